@@ -13,6 +13,7 @@ pub mod annotations;
 mod anti_affinity;
 mod completion;
 mod field;
+mod group_pods;
 mod kind;
 mod layout;
 mod layouts;
@@ -46,6 +47,7 @@ pub use caldera_core::gang::SOLE_TASK;
 
 pub use self::{
     completion::list_completing_tasks,
+    group_pods::{GroupOfPod, leave_group, read_group_of_pod},
     kind::WorkloadKind,
     member_queue::POD_GROUPS,
     pod_owner::find_job as find_job_of_pod,
@@ -189,8 +191,11 @@ fn read_completions(root: &Field<'_>) -> Result<Option<u32>, GangError> {
 
 fn read_one_task_gang(root: &Field<'_>, replicas: u32) -> Result<Gang, GangError> {
     let pod = find_pod_template(root).unwrap_or_else(|| root.absent_field(&["spec", "template"]));
-    member_queue::check_group(&pod)?;
-    let min_available = match group_min_member(root)? {
+    let is_of_group = read_group_of_pod(root.value).is_some();
+    if !is_of_group {
+        member_queue::check_group(&pod)?;
+    }
+    let min_available = match group_min_member(root)?.filter(|_| !is_of_group) {
         Some((place, minimum)) if minimum > replicas => {
             return Err(place.wrong(format!("{minimum} is more than the {replicas} replicas")));
         }

@@ -378,8 +378,9 @@ impl FleetCapacity {
         copies.and_then(|copies| u32::try_from(copies).ok()).unwrap_or(1)
     }
 
-    /// Where it would go now, and then its companions, without what is `kept` for others. A class that did not fit before is first held against
-    /// the sum of what is free, so that the many that do not fit a full fleet cost next to nothing.
+    /// Where it would go now, and then its companions, without what is `kept` for others. A class that did not fit
+    /// before is first held against the sum of what is free, so that the many that do not fit a full fleet cost next to
+    /// nothing.
     ///
     /// # Errors
     /// [`Fit::No`], with what is short.

@@ -1,4 +1,4 @@
-//! Jobs that start together: the jobs of a HyperJob are one gang, with one place in line and one reservation.
+//! Jobs that start together: those of a HyperJob are one gang, with one place in line and one reservation.
 //!
 //! Rules (a gang as Volcano's, of jobs instead of pods; Slurm's heterogeneous jobs start so too):
 //! - `minAvailable` jobs of a HyperJob are needed, all where it is absent. As long as fewer of them hold quota or have
@@ -12,13 +12,17 @@
 //! - A gang that stays so for as long as a part of a job may take to start is given up: those that hold are taken off
 //!   their clusters, and all of it is in line. Only one that was in line when they were placed is a reason for that: a
 //!   job that is made anew or added later takes nothing from those that run. Nor does one that its user holds back.
+//! - Plain Pods of one group are a gang, too ([`read_group_of_pod`]): as many are needed as one of them says, at most.
 //! - Of several card models that a job may use the first is asked for. A duplicated job, which HyperJobs do not make,
 //!   waits for itself.
 //!
 //! Since when a gang is not whole is kept in memory alone: a restart gives it as much time again.
+//!
+//! [`read_group_of_pod`]: caldera_crds::workload::read_group_of_pod
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::Arc,
 };
 
@@ -38,19 +42,31 @@ const MOST_NAMED: usize = 3;
 
 /// Whose jobs they are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct GangKey {
-    /// The HyperJob.
-    pub(crate) hyper_job: Key,
-    /// Its UID: another one of its name has other jobs.
-    pub(crate) owner: Arc<str>,
+pub(crate) enum GangKey {
+    /// A HyperJob's, with its UID: another one of its name has other jobs.
+    HyperJob(Key, Arc<str>),
+    /// Pods of one group.
+    Pods(Key),
 }
 
 impl GangKey {
-    /// Whose a workload is, if a HyperJob's.
+    /// Whose a workload is, if it starts together with others.
     pub(crate) fn of_workload(workload: &Workload) -> Option<Self> {
+        let key = |name: &str| Key::new(&workload.reference.namespace, name);
+        if let Some(group) = &workload.group {
+            return Some(Self::Pods(key(&group.name)));
+        }
         let child = workload.child.as_ref()?;
-        let hyper_job = Key::new(&workload.reference.namespace, &child.hyper_job);
-        Some(Self { hyper_job, owner: Arc::clone(&child.owner) })
+        Some(Self::HyperJob(key(&child.hyper_job), Arc::clone(&child.owner)))
+    }
+}
+
+impl fmt::Display for GangKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HyperJob(key, _) => write!(f, "jobs of HyperJob {}", key.name),
+            Self::Pods(key) => write!(f, "Pods of group {}", key.name),
+        }
     }
 }
 
@@ -82,6 +98,8 @@ pub(crate) enum Standing {
 #[derive(Debug)]
 struct Member {
     name: Arc<str>,
+    /// How many there should be, where it says so itself.
+    needed: u32,
     standing: Standing,
 }
 
@@ -145,16 +163,20 @@ pub(crate) struct Arrangement {
 /// Facts in.
 impl JobGangs {
     /// Takes in how the job of a binding stands.
-    pub(crate) fn set_standing(&mut self, key: &Key, gang: GangKey, name: &str, standing: Standing) {
+    pub(crate) fn set_standing(&mut self, key: &Key, gang: GangKey, workload: &Workload, standing: Standing) {
+        let needed = workload.group.as_ref().map_or(0, |group| group.needed);
         if self.of.get(key).is_some_and(|known| *known != gang) {
             self.forget(key);
         }
         let members = &mut self.gangs.entry(gang.clone()).or_default().members;
-        let member =
-            members.entry(key.clone()).or_insert_with(|| Member { name: name.into(), standing: Standing::Away });
+        let member = members.entry(key.clone()).or_insert_with(|| Member {
+            name: workload.reference.name.as_str().into(),
+            needed,
+            standing: Standing::Away,
+        });
         let is_new = self.of.insert(key.clone(), gang.clone()).is_none();
-        if is_new || member.standing != standing {
-            member.standing = standing;
+        if is_new || member.standing != standing || member.needed != needed {
+            (member.standing, member.needed) = (standing, needed);
             self.changed.insert(gang);
         }
     }
@@ -170,7 +192,7 @@ impl JobGangs {
 
     /// A HyperJob is new, changed or gone.
     pub(crate) fn observe_hyper_job(&mut self, hyper_job: &Key) {
-        let all = self.gangs.keys().filter(|gang| gang.hyper_job == *hyper_job);
+        let all = self.gangs.keys().filter(|gang| matches!(gang, GangKey::HyperJob(key, _) if key == hyper_job));
         self.changed.extend(all.cloned().collect::<Vec<_>>());
     }
 
@@ -226,7 +248,7 @@ impl JobGangs {
     pub(crate) fn describe_unit(&self, key: &Key) -> Option<String> {
         let (lead, of) = (self.find_lead(key)?, self.of.get(key)?);
         let jobs = self.unit(lead).len();
-        Some(format!("it is one of {jobs} jobs of HyperJob {} that start together or not at all", of.hyper_job.name))
+        Some(format!("it is one of {jobs} {of} that start together or not at all"))
     }
 
     /// When the first of the gangs that are not whole is given up, where each has so long.
@@ -268,6 +290,8 @@ impl JobGangs {
     /// Who of a gang is in line now, by what jobs there should be; `None` while its HyperJob is not seen.
     pub(crate) fn arrange(&mut self, key: &GangKey, roster: Option<&Roster>, now: Timestamp) -> Arrangement {
         let Some(gang) = self.gangs.get_mut(key) else { return Arrangement::default() };
+        let own = matches!(key, GangKey::Pods(_)).then(|| gang.list_own_roster());
+        let roster = own.as_ref().or(roster);
         let turns = decide_turns(roster, &gang.members);
         let mut arrangement = Arrangement::default();
         let parts: Vec<Part> = turns.together.iter().filter_map(|key| gang.part(key)).collect();
@@ -301,6 +325,13 @@ impl JobGangs {
 }
 
 impl Gang {
+    /// Of Pods, which say themselves how many they are: the most that one of them says.
+    fn list_own_roster(&self) -> Roster {
+        let needed = self.members.values().map(|member| member.needed).max().unwrap_or(0);
+        let names = self.members.values().map(|member| member.name.to_string()).collect();
+        Roster { names, needed: usize::try_from(needed).unwrap_or(usize::MAX), ended: BTreeSet::new() }
+    }
+
     fn part(&self, key: &Key) -> Option<Part> {
         match &self.members.get(key)?.standing {
             Standing::InLine(job) => Some(Part { key: key.clone(), job: job.clone() }),
@@ -320,8 +351,9 @@ fn count_missing(roster: &Roster, members: &BTreeMap<Key, Member>) -> usize {
 /// Some of it hold, and of the rest something waits that is needed.
 fn is_half(roster: Option<&Roster>, members: &BTreeMap<Key, Member>) -> bool {
     let Some(roster) = roster.filter(|roster| count_missing(roster, members) > 0) else { return false };
+    let names: BTreeSet<&str> = roster.names.iter().map(String::as_str).collect();
     let some = |wanted: fn(&Standing) -> bool| {
-        let mut all = members.values().filter(|member| roster.names.iter().any(|name| **name == *member.name));
+        let mut all = members.values().filter(|member| names.contains(&*member.name));
         all.any(|member| wanted(&member.standing))
     };
     some(|it| *it == Standing::Holds) && some(is_missing)
@@ -388,16 +420,17 @@ fn describe_rest(roster: &Roster) -> Reason {
 }
 
 fn describe_missing(roster: &Roster, members: &BTreeMap<Key, Member>, waiting: usize, missing: usize) -> Reason {
-    let is_there = |name: &&String| {
-        let there = members.values().find(|member| *member.name == ***name);
-        let counts = there.is_some_and(|member| !matches!(member.standing, Standing::Away | Standing::Returning));
-        counts || roster.ended.contains(*name)
-    };
+    let counts = |member: &&Member| matches!(member.standing, Standing::InLine(_) | Standing::Holds);
+    let there: BTreeSet<&str> = members.values().filter(counts).map(|member| &*member.name).collect();
+    let is_there = |name: &&String| there.contains(name.as_str()) || roster.ended.contains(*name);
     let absent: Vec<&str> = roster.names.iter().filter(|name| !is_there(name)).map(String::as_str).collect();
+    let of = format!("of {missing} that are still needed {waiting} are in line");
+    if absent.is_empty() {
+        return Reason::JobsMissing { detail: of };
+    }
     let more = if absent.len() > MOST_NAMED { " and others" } else { "" };
     let named = absent.into_iter().take(MOST_NAMED).collect::<Vec<_>>().join(", ");
-    let detail = format!("of {missing} that are still needed {waiting} are in line; not in line: {named}{more}");
-    Reason::JobsMissing { detail }
+    Reason::JobsMissing { detail: format!("{of}; not in line: {named}{more}") }
 }
 
 /// What those that start together ask for as one job; `None` for fewer than two.

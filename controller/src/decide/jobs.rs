@@ -12,6 +12,7 @@
 //!
 //! A job of a HyperJob is told to [`job_gangs`](super::job_gangs), which says who is in line, before each decision.
 
+mod gangs;
 mod state;
 
 use std::{
@@ -35,7 +36,7 @@ use super::{
     copy_cleanup::CopyCleanups,
     deadlines::add_wait,
     grant_history::GrantHistory,
-    job_gangs::{Arrangement, GangKey, JobGangs, Part, Roster, Standing, split_admission},
+    job_gangs::JobGangs,
     resize::{Increase, IncreaseKind, Resize, add_grant},
     run_terms::RunTerms,
 };
@@ -183,81 +184,6 @@ impl Jobs {
         let after = self.engine.charge_of(id.as_str()).unwrap_or_default();
         self.freed |= before.is_some_and(|before| !before.fits_in(&after));
         holds
-    }
-
-    /// Tells its gang how the job of a binding stands; whether it is of one.
-    fn tell_gang(&mut self, objects: &Objects, binding: &Binding, state: &BindingState) -> bool {
-        let workload = objects.workload_of(binding);
-        let Some((gang, workload)) = workload.and_then(|it| Some((GangKey::of_workload(it)?, it))) else {
-            self.gangs.forget(&binding.key);
-            return false;
-        };
-        let standing = match state {
-            BindingState::Pending(job) => Standing::InLine(job.clone()),
-            BindingState::BackingOff(..)
-            | BindingState::Blocked(Reason::Requeued { .. } | Reason::Evicted { .. } | Reason::NotReleased { .. }) => {
-                Standing::Returning
-            }
-            BindingState::Holding { .. } => Standing::Holds,
-            BindingState::Blocked(_) | BindingState::OutOfScope => Standing::Away,
-        };
-        self.gangs.set_standing(&binding.key, gang, &workload.reference.name, standing);
-        true
-    }
-
-    /// Puts the jobs of a gang in line, by what jobs there should be: the bindings whose phases are others now.
-    pub(crate) fn arrange_gang(&mut self, gang: &GangKey, roster: Option<&Roster>, now: Timestamp) -> Vec<Key> {
-        let Arrangement { enqueued, removed, phases } = self.gangs.arrange(gang, roster, now);
-        for id in removed {
-            self.changed |= self.engine.is_pending(id.as_str());
-            self.engine.remove_job(id.as_str());
-        }
-        for job in enqueued {
-            self.changed |= self.engine.enqueue_job(job);
-        }
-        let mut others = Vec::new();
-        for (key, why) in phases {
-            let Some(state) = self.states.get_mut(&key) else { continue };
-            let phase = why.map_or(JobPhase::Pending, |why| JobPhase::Blocked(Box::new(why)));
-            if state.phase != phase {
-                state.phase = phase;
-                others.push(key);
-            }
-        }
-        others
-    }
-
-    /// Charges each of those that were released together for itself, and says what each was granted.
-    pub(crate) fn split_release(&mut self, release: Release) -> Vec<(Key, Release)> {
-        let parts = self.gangs.take_unit(&release.id);
-        if parts.is_empty() {
-            let key = self.keys.get(&release.id).cloned();
-            key.iter().for_each(|key| self.gangs.mark_released(key));
-            return key.map(|key| (key, release)).into_iter().collect();
-        }
-        let Release { admission, .. } = release;
-        let mut releases = Vec::new();
-        // The first is charged for all until now.
-        for (Part { key, job }, own) in parts.iter().zip(split_admission(&parts, &admission)) {
-            let counted = &job.ask.counted;
-            self.engine.charge_job_with_ancestors(&job.id, &own.queue, &own.above, &own.charged, counted);
-            releases.push((key.clone(), Release { id: job.id.clone(), admission: own }));
-        }
-        releases
-    }
-
-    /// The bindings that are in line under a name.
-    pub(crate) fn list_bindings_in_line(&self, id: &JobId) -> Vec<Key> {
-        let unit = self.gangs.unit(id);
-        if unit.is_empty() {
-            return self.keys.get(id).cloned().into_iter().collect();
-        }
-        unit.iter().map(|part| part.key.clone()).collect()
-    }
-
-    /// The name that a binding is in line under: its own, or that of the first of those that start together.
-    pub(crate) fn find_line_id(&self, key: &Key) -> Option<&JobId> {
-        self.gangs.find_lead(key).or_else(|| Some(&self.states.get(key)?.id))
     }
 
     /// True once after quota came free.

@@ -70,7 +70,7 @@ mod grant_history;
 mod held_copy;
 pub(crate) mod hyper_jobs;
 mod job_commands;
-mod job_gangs;
+pub(crate) mod job_gangs;
 pub(crate) mod jobs;
 pub(crate) mod member_loss;
 mod orphan_copy;
@@ -110,6 +110,7 @@ use self::{
     capacity::FleetGrowth,
     controller::{QueueWrites, update_assumed_place},
     deadlines::earliest,
+    job_gangs::GangKey,
     jobs::JobPhase,
     pod_groups::{COALESCE, POD_GROUPS_PER_PASS},
     release::{RELEASES, release_admissible_jobs},
@@ -294,7 +295,10 @@ impl Controller {
     /// Puts the jobs of gangs in line of which something changed.
     pub(crate) fn arrange_gangs(&mut self) {
         for gang in self.jobs.gangs.take_changed() {
-            let roster = self.hyper_jobs.find_roster(&gang.hyper_job, &gang.owner);
+            let roster = match &gang {
+                GangKey::HyperJob(key, owner) => self.hyper_jobs.find_roster(key, owner),
+                GangKey::Pods(_) => None,
+            };
             for key in self.jobs.arrange_gang(&gang, roster.as_ref(), self.now) {
                 self.pod_groups.mark_dirty(&key);
                 self.recount_phase(&key);

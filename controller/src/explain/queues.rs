@@ -22,7 +22,7 @@ use super::{
     format_second,
 };
 use crate::{
-    decide::{Controller, assess::ask_of, jobs::JobPhase},
+    decide::{Controller, assess::ask_of, job_gangs::Part, jobs::JobPhase},
     observe::{Key, ObjectKind},
     write::pod_group::phase_of,
 };
@@ -383,11 +383,20 @@ fn describe_pending(controller: &Controller, id: &JobId, position: Position) -> 
     describe_waiting(controller, id, Some(position.place), &reason)
 }
 
+fn sum_minimums(unit: &[Part]) -> Resources {
+    let mut sum = Resources::new();
+    unit.iter().for_each(|part| sum.add(&part.job.ask.minimum()));
+    sum
+}
+
 fn describe_waiting(controller: &Controller, id: &JobId, position: Option<usize>, reason: &Reason) -> Option<InLine> {
     let key = controller.jobs.keys.get(id)?;
     let (binding, state) = (controller.objects.bindings.get(key)?, controller.jobs.states.get(key)?);
+    let unit = controller.jobs.gangs.unit(id);
     let minimum = match state.increase_named(id) {
         Some(increase) => Some(increase.ask.minimum()),
+        // Those that start together have one place.
+        None if !unit.is_empty() => Some(sum_minimums(unit)),
         None => ask_of(&controller.objects, &controller.capacity, binding).map(|ask| ask.minimum()),
     };
     let class = controller.objects.workload_of(binding).map_or("", |workload| &workload.class);

@@ -13,7 +13,7 @@ use caldera_crds::{
     action::Action,
     names::caldera::SUSPENDED,
     workload::{
-        self, WorkloadKind, annotations,
+        self, GroupOfPod, WorkloadKind, annotations,
         progress::{Progress, read_progress},
         submission::{read_submit_time, read_submitter},
     },
@@ -83,6 +83,8 @@ pub struct Workload {
     pub said: SaidState,
     /// What the HyperJob that made it knows of it.
     pub child: Option<Arc<ChildFacts>>,
+    /// The group of Pods that it starts together with.
+    pub group: Option<Arc<GroupOfPod>>,
     /// The CronJob that made it.
     pub cron_job: Option<Arc<CronOwner>>,
 }
@@ -192,6 +194,7 @@ impl Workload {
             acted: Action::of_object(object).map(Box::new),
             deleting: metadata["deletionTimestamp"].is_string(),
             said: SaidState::read(kind, object),
+            group: workload::read_group_of_pod(object).map(Arc::new),
             cron_job: CronOwner::read(object).map(Arc::new),
             child: (kind == WorkloadKind::VolcanoJob).then(|| ChildFacts::read(object)).flatten().map(Arc::new),
             reference: Arc::new(reference),

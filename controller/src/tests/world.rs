@@ -174,6 +174,7 @@ impl World {
         let serves = json!([
             {"groupVersion": "batch.volcano.sh/v1alpha1", "resources": [{"name": "jobs", "kind": "Job"}]},
             {"groupVersion": "batch/v1", "resources": [{"name": "jobs", "kind": "Job"}]},
+            {"groupVersion": "v1", "resources": [{"name": "pods", "kind": "Pod"}]},
             {"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]},
         ]);
         self.put(json!({

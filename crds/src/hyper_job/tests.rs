@@ -167,10 +167,9 @@ fn the_jobs_of_a_hyper_job_start_together_in_one_queue() {
     let of = |a: &str, b: Value| {
         let mut second = template("q", 1);
         second["queue"] = b;
-        let refusals = list_creation_refusals(&hyper_job(json!([
+        list_creation_refusals(&hyper_job(json!([
             {"name": "a", "templateSpec": template(a, 1)}, {"name": "b", "templateSpec": second},
-        ])));
-        refusals
+        ])))
     };
     assert_eq!(of("q", json!("q")), Vec::<String>::new());
     assert_eq!(of("default", Value::Null), Vec::<String>::new());

@@ -3,7 +3,8 @@
 //! Rule: Volcano takes a pod's group from annotation `scheduling.k8s.io/group-name`, and makes no PodGroup where it is
 //! there (`pkg/scheduler/api/job_info.go`, `getJobID`; `pkg/controllers/podgroup/pg_controller.go`); cards that are
 //! shared take it from `scheduling.volcano.sh/group-name` too (`pkg/scheduler/api/devices/nvidia/vgpu/utils.go`). A
-//! PodGroup says queue and priority class, and may be anybody's who can send one there. So pods name none. Of a Volcano
+//! PodGroup says queue and priority class, and may be anybody's who can send one there. So pods name none, but for Pods
+//! that say how many they are, whose copies name none ([`group_pods`](super::group_pods)). Of a Volcano
 //! Job its own controller says it, whatever the template does (`pkg/controllers/job/job_controller_util.go`).
 //!
 //! Of other projects' kinds each operator takes the queue from a place of its own: KubeRay from a label

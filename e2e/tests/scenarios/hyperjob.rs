@@ -3,7 +3,7 @@
 use anyhow::ensure;
 use caldera_e2e::{
     kinds::Kind,
-    manifest::{job, task},
+    manifest::{aggregated, job, task},
     run,
 };
 use serde_json::{Value, json};
@@ -68,7 +68,8 @@ fn a2_37_the_jobs_of_a_hyper_job_run_once_and_go_with_it() {
 fn the_jobs_of_a_hyper_job_start_together_or_not_at_all() {
     run("hyperjob-gang", async |s| {
         let queue = s.queue("q", json!({"cpu": "500m"})).await?;
-        s.create(Kind::Job, job("first", &queue, &[task("worker", 3, "100m", "sleep 600")])).await?;
+        let first = job("first", &queue, &[task("worker", 3, "100m", "sleep 600")]);
+        s.submit(Kind::Job, first, &aggregated()).await?;
         s.until_phase("first", "Running").await?;
         let replicated = json!([{"name": "rank", "replicas": 2, "templateSpec": template(&queue, "sleep 600")}]);
         s.create(Kind::HyperJob, hyper_job(replicated)).await?;
@@ -77,7 +78,7 @@ fn the_jobs_of_a_hyper_job_start_together_or_not_at_all() {
                 let state = &it["status"]["state"];
                 let message = state["message"].as_str().unwrap_or_default();
                 state["reason"] == "WaitingForQuota"
-                    && message.contains("needs cpu 400m, used 300m of 500m")
+                    && message.contains("needs cpu 0.4, used 0.3 of 0.5")
                     && message.contains("one of 2 jobs of HyperJob train that start together")
             };
             s.until(Kind::Job, name, "says that it waits with the other", says).await?;
@@ -86,7 +87,7 @@ fn the_jobs_of_a_hyper_job_start_together_or_not_at_all() {
             let mut conditions = it["status"]["conditions"].as_array().into_iter().flatten();
             conditions.any(|it| {
                 let message = it["message"].as_str().unwrap_or_default();
-                it["type"] == "Admitted" && it["status"] == "False" && message.contains("needs cpu 400m")
+                it["type"] == "Admitted" && it["status"] == "False" && message.contains("needs cpu 0.4")
             })
         };
         s.until(Kind::HyperJob, "train", "says why it waits", says).await?;

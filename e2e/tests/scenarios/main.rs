@@ -13,6 +13,7 @@ mod data;
 mod examples;
 mod forged;
 mod give_back;
+mod group_pods;
 mod hyperjob;
 mod kinds;
 mod lifecycle;

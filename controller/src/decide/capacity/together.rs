@@ -1,9 +1,9 @@
 //! Where workloads would go that start together: each in what those before it leave.
 //!
 //! Rule: one after the other, in their order, as the scheduler places them once all are released: each is placed by
-//! `caldera_core::place`, and what it was given counts as taken for the next, as assumed pods do. So a gang of jobs fits
-//! where every job of it finds its place beside the others. Another order might find one where this does not: that is
-//! not looked for.
+//! `caldera_core::place`, and what it was given counts as taken for the next, as assumed pods do. So a gang of jobs
+//! fits where every job of it finds its place beside the others. Another order might find one where this does not: that
+//! is not looked for.
 
 use std::{
     borrow::{Borrow, Cow},

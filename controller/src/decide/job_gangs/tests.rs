@@ -26,7 +26,7 @@ fn key(name: &str) -> Key {
 }
 
 fn stand(all: [(&str, Standing); 3]) -> BTreeMap<Key, Member> {
-    all.map(|(name, standing)| (key(name), Member { name: name.into(), standing })).into()
+    all.map(|(name, standing)| (key(name), Member { name: name.into(), needed: 0, standing })).into()
 }
 
 fn in_line(name: &str) -> (&str, Standing) {
