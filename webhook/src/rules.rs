@@ -43,7 +43,7 @@ pub(crate) const VALIDATE_JOB: &str = "validate-job";
 
 /// The routes of admission, and how each is decided. Karmada's interpreter has a form of its own
 /// ([`interpret_request`](crate::decide::interpreter::interpret_request)).
-pub const RULES: [(&str, Rule); 8] = [
+pub const RULES: [(&str, Rule); 9] = [
     (BINDINGS, answer_binding),
     // What no Work looks like is refused before its values are read to tell a forged one.
     ("mutate-work", |body, snapshot| {
@@ -58,6 +58,7 @@ pub const RULES: [(&str, Rule); 8] = [
     ("validate-cronjob", |body, _| answer_review(body, validate_cron_job)),
     ("validate-hyperjob", |body, _| answer_review(body, validate_hyper_job)),
     ("validate-queue", |body, snapshot| answer_review(body, |request| validate_queue(request, snapshot))),
+    ("stamp-submission", answer_submission),
 ];
 
 fn answer_binding(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
@@ -133,6 +134,15 @@ fn answer_job_defaults(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
             Ok(queue) => fill_defaults_of_job(request, queue, draw_seed()).with_operations(stamps),
             Err(verdict) => verdict,
         }
+    })
+}
+
+/// Of what makes jobs.
+fn answer_submission(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
+    answer_review(body, |request: &ReviewRequest<'_, Value>| {
+        let old = request.old_object.as_ref().filter(|_| !request.is_create());
+        let stamp = |maker: &Value| stamp_submission(maker, old, request.user_info.as_ref(), snapshot);
+        Verdict::UNCHANGED.with_operations(request.object.as_ref().map(stamp).unwrap_or_default())
     })
 }
 

@@ -134,6 +134,10 @@ const CRON_JOB: &str = "has(object.spec.workload) && has(object.spec.workload.ma
 const JOB_FLOW: &str = "has(object.spec.workload) && has(object.spec.workload.manifests) && \
      object.spec.workload.manifests.exists(m, m.kind == 'JobFlow' && m.apiVersion.startsWith('flow.volcano.sh/'))";
 
+/// Whether it carries a PodGroup of Volcano.
+const POD_GROUP: &str = "has(object.spec.workload) && has(object.spec.workload.manifests) && \
+     object.spec.workload.manifests.exists(m, m.kind == 'PodGroup' && m.apiVersion.startsWith('scheduling.volcano.sh/'))";
+
 /// Of an update with the same spec nothing is filled in, and none is refused.
 const NEW_SPEC: &str = "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
                         has(object.spec) && object.spec != oldObject.spec";
@@ -141,6 +145,11 @@ const NEW_SPEC: &str = "request.operation == 'CREATE' || has(object.spec) != has
 const NEW_SPEC_OR_STAMPS: &str = "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
      has(object.spec) && object.spec != oldObject.spec || \
      ['caldera.dev/submitted', 'caldera.dev/submitter'].exists(s, \
+     (has(object.metadata.annotations) && s in object.metadata.annotations ? object.metadata.annotations[s] : '') != \
+     (has(oldObject.metadata.annotations) && s in oldObject.metadata.annotations ? \
+     oldObject.metadata.annotations[s] : ''))";
+/// What makes jobs is changed only there.
+const NEW_STAMPS: &str = "request.operation == 'CREATE' || ['caldera.dev/submitted', 'caldera.dev/submitter'].exists(s, \
      (has(object.metadata.annotations) && s in object.metadata.annotations ? object.metadata.annotations[s] : '') != \
      (has(oldObject.metadata.annotations) && s in oldObject.metadata.annotations ? \
      oldObject.metadata.annotations[s] : ''))";
@@ -257,6 +266,7 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
             hook("cronjobs.plan.caldera.dev", "/mutate-work", WORKS, &[("queued", &queued_cron_job)]),
             cron_jobs,
             hook("jobflows.plan.caldera.dev", "/mutate-work", WORKS, &[("job-flow", JOB_FLOW)]),
+            hook("podgroups.plan.caldera.dev", "/mutate-work", WORKS, &[("pod-group", POD_GROUP)]),
             hook(
                 "overridden.plan.caldera.dev",
                 "/mutate-work",
@@ -264,6 +274,8 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
                 &[("of-a-workload", &kinds.match_workload_binding()), ("carries-none", &kinds.match_work_without_workload())],
             ),
             hook("jobs.defaults.caldera.dev", "/mutate-job", JOBS, &[("changed", NEW_SPEC_OR_STAMPS)]),
+            hook("hyperjobs.submission.caldera.dev", "/stamp-submission", HYPER_JOBS, &[("changed", NEW_STAMPS)]),
+            hook("cronjobs.submission.caldera.dev", "/stamp-submission", CRON_JOBS, &[("changed", NEW_STAMPS)]),
             hook("queues.defaults.caldera.dev", "/mutate-queue", QUEUES, &[]),
         ],
     });
@@ -354,6 +366,9 @@ mod tests {
             assert_eq!(is_told, told, "{new}");
         }
         assert!([NEW_SPEC, NEW_SPEC_OR_STAMPS, NEW_SPEC_OR_ANNOTATIONS].iter().all(|one| holds(one, None, &job)));
+        let stamped_anew = with("/metadata/annotations/caldera.dev~1submitted", json!("2"));
+        assert!(holds(NEW_STAMPS, None, &job) && holds(NEW_STAMPS, Some(&job), &stamped_anew));
+        assert!(!holds(NEW_STAMPS, Some(&job), &with("/spec/minAvailable", json!(2))));
         let bare = json!({"metadata": {"name": "j"}, "spec": {}});
         assert!(!holds(NEW_SPEC_OR_STAMPS, Some(&bare), &bare) && holds(NEW_SPEC_OR_STAMPS, Some(&bare), &job));
     }
@@ -434,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_flow_reaches_the_webhook_and_a_job_template_does_not() {
+    fn a_job_flow_and_a_pod_group_reach_the_webhook_and_a_job_template_does_not() {
         let work = |api_version: &str, kind: &str| {
             let manifest = json!({"apiVersion": api_version, "kind": kind});
             json!({"spec": {"workload": {"manifests": [manifest]}}})
@@ -443,6 +458,9 @@ mod tests {
         assert!(!holds(JOB_FLOW, None, &work("flow.volcano.sh/v1alpha1", "JobTemplate")));
         assert!(!holds(JOB_FLOW, None, &work("example.com/v1", "JobFlow")));
         assert!(!holds(JOB_FLOW, None, &json!({"spec": {}})));
+        assert!(holds(POD_GROUP, None, &work("scheduling.volcano.sh/v1beta1", "PodGroup")));
+        assert!(!holds(POD_GROUP, None, &work("scheduling.x-k8s.io/v1alpha1", "PodGroup")));
+        assert!(!holds(POD_GROUP, None, &json!({"spec": {}})));
     }
 
     #[test]
