@@ -6,9 +6,10 @@
 //! and of the copy both count, since an override may change the second. What a member has already it keeps until its
 //! copy changes. A JobTemplate makes nothing without a JobFlow (`pkg/controllers/jobtemplate`), and goes.
 //!
-//! Nor does a Work carry a PodGroup of Volcano. Operators make one by a name that can be guessed, Kubeflow's that of the
-//! job, KubeRay and Spark one that it is part of (see `caldera_crds::workload::member_queue`), and take the one that is
-//! there: a tenant's, with a queue and a priority that nobody charged. Only Volcano's own have a UID in their names.
+//! Nor does a Work carry a PodGroup of Volcano. Operators make one by a name that can be guessed, Kubeflow's that of
+//! the job, KubeRay and Spark one that it is part of (see `caldera_crds::workload::member_queue`), and take the one
+//! that is there: a tenant's, with a queue and a priority that nobody charged. Only Volcano's own have a UID in their
+//! names.
 
 use caldera_crds::{
     cron_job::{find_kind, names_queue},
@@ -24,8 +25,8 @@ const FLOW_GROUP: &str = "flow.volcano.sh";
 /// API group of PodGroups.
 const SCHEDULING_GROUP: &str = "scheduling.volcano.sh";
 
-/// Why these manifests may not go to a member, if it is for what would make jobs there, or stand in for their groups. `binding` is the namespace of
-/// what they were made from.
+/// Why these manifests may not go to a member, if it is for what would make jobs there, or stand in for their groups.
+/// `binding` is the namespace of what they were made from.
 pub(super) fn find_refused_job_maker(manifests: &[Value], binding: &str, snapshot: Snapshot<'_>) -> Option<String> {
     manifests.iter().find_map(|manifest| {
         explain_queued_flow(manifest)
