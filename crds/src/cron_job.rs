@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 use crate::{
     dns::is_dns_label,
     job_admission::{self, fill_defaults},
-    names::{kubernetes::BATCH_CRON_SCHEDULED, volcano::CRON_SCHEDULED},
+    names::{caldera::SUBMITTER, kubernetes::BATCH_CRON_SCHEDULED, volcano::CRON_SCHEDULED},
     object::{name_of, read_text_at},
-    workload::{self, WorkloadKind, read_gang},
+    workload::{self, WorkloadKind, read_gang, submission::inherit_submitter},
 };
 
 /// The longest name: a dash and ten digits go behind it in that of a job.
@@ -66,6 +66,9 @@ pub fn build_run(cron_job: &Value, schedule: &CronSchedule, due: Timestamp) -> V
     let shown = due.to_zoned(schedule.zone().clone()).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
     let is_batch = find_kind(cron_job) == Some(WorkloadKind::BatchJob);
     annotations.insert((if is_batch { BATCH_CRON_SCHEDULED } else { CRON_SCHEDULED }).to_owned(), shown.into());
+    // Whatever the template says.
+    annotations.remove(SUBMITTER);
+    annotations.extend(inherit_submitter(cron_job).filter(|_| !is_batch));
     let api_version = read_text_at(cron_job, "/apiVersion");
     json!({
         "apiVersion": api_version, "kind": "Job", "spec": template["spec"],
@@ -124,6 +127,7 @@ pub fn list_refusals(cron_job: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::caldera::SUBMITTED;
 
     fn cron_job() -> Value {
         let pod = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
@@ -135,6 +139,22 @@ mod tests {
                 "metadata": {"labels": {"app": "report"}, "annotations": {"a": "b"}}, "spec": template,
             }},
         })
+    }
+
+    #[test]
+    fn a_run_is_of_who_submitted_its_cron_job_whatever_the_template_says() {
+        let mut cron_job = cron_job();
+        let (schedule, due) = (read_schedule(&cron_job).unwrap(), "2026-06-01T00:30:00Z".parse().unwrap());
+        let submitter =
+            |cron_job: &Value| build_run(cron_job, &schedule, due)["metadata"]["annotations"].get(SUBMITTER).cloned();
+        cron_job["spec"]["jobTemplate"]["metadata"]["annotations"][SUBMITTER] = "eve".into();
+        assert_eq!(submitter(&cron_job), None);
+        let created = "2026-05-01T00:30:00Z";
+        cron_job["metadata"]["creationTimestamp"] = created.into();
+        cron_job["metadata"]["annotations"] = json!({SUBMITTED: created, SUBMITTER: "ada"});
+        assert_eq!(submitter(&cron_job), Some("ada".into()));
+        cron_job["apiVersion"] = "batch/v1".into();
+        assert_eq!(submitter(&cron_job), None, "nobody stamps those of Kubernetes");
     }
 
     #[test]

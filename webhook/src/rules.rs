@@ -66,6 +66,7 @@ pub const RULES: [(&str, Rule); 9] = [
     ("validate-cronjob", |body, _| answer_review(body, validate_cron_job)),
     ("validate-hyperjob", |body, _| answer_review(body, validate_hyper_job)),
     ("validate-queue", |body, snapshot| answer_review(body, |request| validate_queue(request, snapshot))),
+    ("stamp-submission", answer_submission),
 ];
 
 fn answer_binding(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
@@ -127,7 +128,7 @@ fn answer_job_defaults(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
         && let Some(job) = request.object
     {
         let user = request.user_info.as_ref();
-        let mut stamps = choose_submission_stamps(None, user, snapshot);
+        let mut stamps = choose_submission_stamps(&job.rest, None, user, snapshot);
         stamps.extend(choose_action_stamps(&job.rest, None, user, snapshot));
         let stamps = set_stamps(&job.rest, stamps);
         let verdict = match find(&job.rest, request.namespace.as_deref()) {
@@ -138,8 +139,10 @@ fn answer_job_defaults(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
     }
     answer_review_by_value(body, |request| {
         let old = request.old_object.as_ref().filter(|_| !request.is_create());
-        let submission = choose_submission_stamps(old, request.user_info.as_ref(), snapshot);
-        let stamp = |job: &Value| stamp_object(job, &request, submission, snapshot);
+        let stamp = |job: &Value| {
+            let submission = choose_submission_stamps(job, old, request.user_info.as_ref(), snapshot);
+            stamp_object(job, &request, submission, snapshot)
+        };
         let stamps = request.object.as_ref().map(stamp).unwrap_or_default();
         match request.object.as_ref().map_or(Ok(None), |job| find(job, request.namespace.as_deref())) {
             Ok(queue) => fill_defaults_of_job(request, queue, draw_seed()).with_operations(stamps),
@@ -158,6 +161,17 @@ fn stamp_object(
     let old = request.old_object.as_ref().filter(|_| !request.is_create());
     stamps.extend(choose_action_stamps(object, old, request.user_info.as_ref(), snapshot));
     set_stamps(object, stamps)
+}
+
+/// Of what makes jobs.
+fn answer_submission(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
+    answer_review(body, |request: &ReviewRequest<'_, Value>| {
+        let old = request.old_object.as_ref().filter(|_| !request.is_create());
+        let stamp = |maker: &Value| {
+            set_stamps(maker, choose_submission_stamps(maker, old, request.user_info.as_ref(), snapshot))
+        };
+        Verdict::UNCHANGED.with_operations(request.object.as_ref().map(stamp).unwrap_or_default())
+    })
 }
 
 /// Randomness for a key; nothing where the system gives none.

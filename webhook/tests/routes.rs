@@ -96,6 +96,7 @@ async fn garbage_on_any_route_is_a_400_with_a_sentence() {
         "mutate-queue",
         "validate-queue",
         "validate-hyperjob",
+        "stamp-submission",
         "interpreter",
     ];
     for route in routes {
@@ -124,6 +125,7 @@ async fn objects_of_a_wrong_shape_are_denied_or_left_alone_but_always_answered()
         "mutate-queue",
         "validate-queue",
         "validate-hyperjob",
+        "stamp-submission",
     ] {
         for object in [json!(5), json!([]), json!({"spec": 5}), json!({"spec": {"tasks": [5]}}), Value::Null] {
             let response = review(&webhook, &format!("/{route}"), "karmada-es-m1", &object).await;

@@ -12,7 +12,8 @@
 //! - `DeleteJob`: a deletion for a TTL that failed is tried again.
 //! - `HyperJob`: what was made or changed is taken in; a refusal is told in a condition of the HyperJob.
 //! - `DefaultQueue`: tried again after a backoff, unless the queue exists.
-//! - `FailJob`, `EndJob`, `DropHeldCopies`, `Unrepeated`: a failure is logged and no more; what still matters is decided anew by its own module.
+//! - `FailJob`, `EndJob`, `DropHeldCopies`, `Unrepeated`: a failure is logged and no more; what still matters is
+//!   decided anew by its own module.
 
 use std::sync::Arc;
 

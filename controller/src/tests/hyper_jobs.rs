@@ -81,6 +81,20 @@ fn every_replica_is_a_job_and_a_policy_that_it_owns() {
 }
 
 #[test]
+fn a_job_says_who_submitted_its_hyper_job() {
+    let mut world = World::new(100);
+    let created = "2026-05-01T00:30:00Z";
+    let stamps = json!({"caldera.dev/submitted": created, "caldera.dev/submitter": "ada"});
+    world.put(json!({
+        "apiVersion": "training.volcano.sh/v1alpha1", "kind": "HyperJob",
+        "metadata": {"name": "h", "namespace": "ns", "creationTimestamp": created, "annotations": stamps},
+        "spec": {"replicatedJobs": [{"name": "a", "templateSpec": template(1)}]},
+    }));
+    world.settle();
+    assert_eq!(world.get("Job", "h-a-0")["metadata"]["annotations"]["caldera.dev/submitter"], "ada");
+}
+
+#[test]
 fn a44_a_job_comes_after_its_policy() {
     let world = world();
     let at = |plural: &str| {

@@ -10,7 +10,7 @@ use caldera_crds::{
     job_admission::fill_defaults,
     names::volcano::{HYPER_JOB_NAME, POLICY_HASH, REPLICATED_JOB_NAME, TEMPLATE_HASH},
     object::escape_pointer,
-    workload::WorkloadKind,
+    workload::{WorkloadKind, submission::inherit_submitter},
 };
 use caldera_runtime::{
     watch::api_resource,
@@ -114,6 +114,9 @@ fn build_metadata(
 pub fn build_child(of: &HyperJobFacts, replicated: &ReplicatedJobView<'_>, name: &str) -> Value {
     let mut job = build_job(name, replicated.template());
     job["metadata"] = build_metadata(of, replicated, name, (TEMPLATE_HASH, hash_value(replicated.template())));
+    if let Some((name, submitter)) = inherit_submitter(&of.object) {
+        job["metadata"]["annotations"] = json!({name: submitter});
+    }
     job
 }
 

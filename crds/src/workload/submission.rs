@@ -1,4 +1,4 @@
-//! Who submitted a Volcano Job and when, to the microsecond, as our webhook stamps it.
+//! Who submitted a Volcano Job, HyperJob or CronJob and when, to the microsecond, as our webhook stamps it.
 //!
 //! Rule: Kubernetes' times are whole seconds (`metav1.Time`), within which many jobs are made. So the webhook writes
 //! the time into an annotation when a job is created. Kinds that do not pass that webhook have no stamp.
@@ -8,6 +8,9 @@
 //! which no policy selected it, and neither a replica of the webhook whose clock is wrong, nor a tenant who writes the
 //! stamp while the webhook is away, puts a job before one that was bound in an earlier second. A stamp that is further
 //! than [`MOST_DIFFERENCE`] from the job's `creationTimestamp` counts for nothing.
+//!
+//! The jobs of a HyperJob or CronJob were submitted by who made that: the controller says so on each, and is believed
+//! where the job names its maker as its controlling owner.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -35,6 +38,10 @@ pub fn format_submit_time(time: Timestamp) -> String {
 #[must_use]
 pub fn read_submit_time(object: &Value) -> Option<Timestamp> {
     WorkloadKind::of_object(object).filter(|kind| *kind == WorkloadKind::VolcanoJob)?;
+    read_true_stamp(object)
+}
+
+fn read_true_stamp(object: &Value) -> Option<Timestamp> {
     let stamp: Timestamp = annotation_of(object, SUBMITTED)?.parse().ok()?;
     let created: Timestamp = read_text_at(object, "/metadata/creationTimestamp").parse().ok()?;
     let agrees = stamp.as_second().abs_diff(created.as_second()) <= MOST_DIFFERENCE.unsigned_abs();
@@ -48,6 +55,32 @@ const MOST_OF_NAME: usize = 128;
 #[must_use]
 pub fn read_submitter(object: &Value) -> Option<String> {
     read_submit_time(object)?;
+    read_name(object)
+}
+
+/// Who submitted what makes a job, for the job: the annotation with its value.
+#[must_use]
+pub fn inherit_submitter(maker: &Value) -> Option<(String, Value)> {
+    read_true_stamp(maker)?;
+    Some((SUBMITTER.to_owned(), read_name(maker)?.into()))
+}
+
+/// The submitter that a job names which another object of ours makes.
+#[must_use]
+pub fn read_inherited_submitter(job: &Value) -> Option<String> {
+    let makes = |owner: &Value| {
+        owner["controller"] == true
+            && matches!(
+                (owner["apiVersion"].as_str(), owner["kind"].as_str()),
+                (Some("training.volcano.sh/v1alpha1"), Some("HyperJob"))
+                    | (Some("batch.volcano.sh/v1alpha1"), Some("CronJob"))
+            )
+    };
+    job["metadata"]["ownerReferences"].as_array().filter(|owners| owners.iter().any(makes))?;
+    read_name(job)
+}
+
+fn read_name(object: &Value) -> Option<String> {
     let name = cut_submitter(annotation_of(object, SUBMITTER)?);
     (!name.is_empty()).then_some(name)
 }
@@ -69,6 +102,29 @@ mod tests {
             "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
             "metadata": {"name": "j", "annotations": {SUBMITTED: stamp}, "creationTimestamp": created},
         })
+    }
+
+    #[test]
+    fn a_job_inherits_the_submitter_of_what_makes_it_where_that_says_it_truly() {
+        let mut maker = job("2026-11-27T08:00:30Z", "2026-11-27T08:00:30Z");
+        (maker["apiVersion"], maker["kind"]) = ("training.volcano.sh/v1alpha1".into(), "HyperJob".into());
+        assert_eq!(inherit_submitter(&maker), None);
+        maker["metadata"]["annotations"][SUBMITTER] = "ada".into();
+        assert_eq!(inherit_submitter(&maker), Some((SUBMITTER.to_owned(), "ada".into())));
+        maker["metadata"]["creationTimestamp"] = "2026-11-27T09:00:30Z".into();
+        assert_eq!(inherit_submitter(&maker), None, "somebody copied the stamp");
+        let mut child = json!({"metadata": {"annotations": {SUBMITTER: "ada"}}});
+        assert_eq!(read_inherited_submitter(&child), None);
+        for (api_version, kind, controls, inherited) in [
+            ("training.volcano.sh/v1alpha1", "HyperJob", true, true),
+            ("batch.volcano.sh/v1alpha1", "CronJob", true, true),
+            ("batch.volcano.sh/v1alpha1", "CronJob", false, false),
+            ("example.com/v1", "HyperJob", true, false),
+        ] {
+            child["metadata"]["ownerReferences"] =
+                json!([{"apiVersion": api_version, "kind": kind, "controller": controls}]);
+            assert_eq!(read_inherited_submitter(&child).is_some(), inherited, "{child}");
+        }
     }
 
     #[test]

@@ -39,7 +39,10 @@ fn a2_37_the_jobs_of_a_hyper_job_run_once_and_go_with_it() {
             s.until_phase(name, "Completed").await?;
         }
         // What prefers a cluster that there is not goes elsewhere.
-        s.until_phase("train-eval-0", "Running").await?;
+        let child = s.until_phase("train-eval-0", "Running").await?;
+        let maker = s.get(Kind::HyperJob, "train").await?.unwrap_or_default();
+        let submitter = |of: &Value| of["metadata"]["annotations"]["caldera.dev/submitter"].clone();
+        ensure!(submitter(&maker).is_string() && submitter(&child) == submitter(&maker), "{child}, {maker}");
         let counted = |it: &Value| it["status"]["replicatedJobsStatus"][0]["succeeded"] == 4;
         s.until(Kind::HyperJob, "train", "has counted what succeeded", counted).await?;
         s.until(Kind::HyperJob, "train", "runs", |it| is_true(it, "Running")).await?;

@@ -22,7 +22,8 @@ impl Ids for RandomIds {
     }
 }
 
-/// The same ones for the same seed, in the order of asking; they look random (SplitMix64 over a counter).
+/// The same ones for the same seed, in the order of asking; they look random (SplitMix64 over a counter). Whoever knows
+/// one knows all that follow, and so the tokens of service accounts: for tests, and no server that others reach.
 #[derive(Debug)]
 pub struct SeededIds(AtomicU64);
 

@@ -5,6 +5,11 @@
 //! Volcano always, one of Kubernetes if its jobs name a queue or its namespace opted in. The namespaces of its binding
 //! and of the copy both count, since an override may change the second. What a member has already it keeps until its
 //! copy changes. A JobTemplate makes nothing without a JobFlow (`pkg/controllers/jobtemplate`), and goes.
+//!
+//! Nor does a Work carry a PodGroup of Volcano. Operators make one by a name that can be guessed, Kubeflow's that of
+//! the job, KubeRay and Spark one that it is part of (see `caldera_crds::workload::member_queue`), and take the one
+//! that is there: a tenant's, with a queue and a priority that nobody charged. Only Volcano's own have a UID in their
+//! names.
 
 use caldera_crds::{
     cron_job::{find_kind, names_queue},
@@ -17,20 +22,39 @@ use crate::observe::cache::Snapshot;
 
 /// API group of JobFlows.
 const FLOW_GROUP: &str = "flow.volcano.sh";
+/// API group of PodGroups.
+const SCHEDULING_GROUP: &str = "scheduling.volcano.sh";
 
-/// Why these manifests may not go to a member, if it is for what would make jobs there. `binding` is the namespace of
-/// what they were made from.
+/// Why these manifests may not go to a member, if it is for what would make jobs there, or stand in for their groups.
+/// `binding` is the namespace of what they were made from.
 pub(super) fn find_refused_job_maker(manifests: &[Value], binding: &str, snapshot: Snapshot<'_>) -> Option<String> {
     manifests.iter().find_map(|manifest| {
-        explain_queued_flow(manifest).or_else(|| explain_queued_cron_job(manifest, binding, snapshot))
+        explain_queued_flow(manifest)
+            .or_else(|| explain_foreign_group(manifest))
+            .or_else(|| explain_queued_cron_job(manifest, binding, snapshot))
     })
 }
 
 fn explain_queued_flow(manifest: &Value) -> Option<String> {
-    let group = read_text_at(manifest, "/apiVersion").split_once('/').map(|(group, _)| group);
-    let is_flow = manifest["kind"] == "JobFlow" && group == Some(FLOW_GROUP);
+    let is_flow = is_of_kind(manifest, FLOW_GROUP, "JobFlow");
     let instead = "select no JobFlow; Volcano Jobs that are made on the host wait in line, whoever makes them";
     is_flow.then(|| describe_refusal(manifest, "jobs of Volcano are queued", instead))
+}
+
+fn explain_foreign_group(manifest: &Value) -> Option<String> {
+    is_of_kind(manifest, SCHEDULING_GROUP, "PodGroup").then(|| {
+        format!(
+            "PodGroup {}/{} does not go to members, where an operator would give its queue and priority to pods of a job \
+             that is charged in another: let the policy select no PodGroup; each member makes its own",
+            read_text_at(manifest, "/metadata/namespace"),
+            name_of(manifest)
+        )
+    })
+}
+
+fn is_of_kind(manifest: &Value, group: &str, kind: &str) -> bool {
+    let of = read_text_at(manifest, "/apiVersion").split_once('/').map(|(group, _)| group);
+    manifest["kind"] == kind && of == Some(group)
 }
 
 fn explain_queued_cron_job(manifest: &Value, binding: &str, snapshot: Snapshot<'_>) -> Option<String> {

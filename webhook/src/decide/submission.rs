@@ -1,10 +1,11 @@
-//! Who submits a Volcano Job and when: two annotations that are ours.
+//! Who submits a Volcano Job, HyperJob or CronJob and when: two annotations that are ours.
 //!
 //! Rule ([`caldera_crds::workload::submission`]): a new job gets both, whatever its user wrote there. From then on they
 //! stay as they are: an update by anybody else than a trusted writer that changes, adds or takes away one of them has
-//! that undone. It is not refused, for a manifest that replaces the job has none of them.
+//! that undone. It is not refused, for a manifest that replaces the job has none of them. Of a job that a HyperJob or
+//! CronJob makes, a trusted writer says who submitted that.
 
-use caldera_crds::workload::submission::{STAMPS, format_submit_time};
+use caldera_crds::workload::submission::{STAMPS, format_submit_time, read_inherited_submitter};
 use serde_json::Value;
 
 use super::stamps::Stamp;
@@ -13,18 +14,19 @@ use crate::observe::{cache::Snapshot, request::UserInfo};
 /// The stamps of a job; `old` is what it was before, if it is not new. None where a trusted writer writes what he wants.
 #[must_use]
 pub fn choose_submission_stamps(
+    job: &Value,
     old: Option<&Value>,
     user: Option<&UserInfo<'_>>,
     snapshot: Snapshot<'_>,
 ) -> Vec<Stamp> {
+    let is_trusted = user.is_some_and(|user| snapshot.cache.trusted.trusts(&user.username, user.list_groups()));
     let stamps = match (old, user) {
-        (Some(_), Some(user)) if snapshot.cache.trusted.trusts(&user.username, user.list_groups()) => {
-            return Vec::new();
-        }
+        (Some(_), _) if is_trusted => return Vec::new(),
         (Some(old), _) => STAMPS.map(|name| old.get("metadata")?.get("annotations")?.get(name).cloned()),
         (None, user) => {
+            let inherited = is_trusted.then(|| read_inherited_submitter(job)).flatten();
             let name = user.map(|user| user.username.as_ref()).filter(|name| !name.is_empty());
-            [Some(format_submit_time(snapshot.now).into()), name.map(Value::from)]
+            [Some(format_submit_time(snapshot.now).into()), inherited.map(Value::from).or(name.map(Value::from))]
         }
     };
     STAMPS.into_iter().zip(stamps).collect()
@@ -48,7 +50,7 @@ mod tests {
         let user = UserInfo { username: user.into(), groups: vec!["system:authenticated".into()] };
         let cache = Cache::default();
         let snapshot = Snapshot { now: now.parse::<Timestamp>().unwrap(), ..Snapshot::of_cache(&cache) };
-        let stamps = choose_submission_stamps(old, Some(&user), snapshot);
+        let stamps = choose_submission_stamps(job, old, Some(&user), snapshot);
         let stored = applied(job, &set_stamps(job, stamps.clone()));
         assert!(set_stamps(&stored, stamps).is_empty(), "it is not done: {stored}");
         stored
@@ -74,6 +76,15 @@ mod tests {
         // Also where a trusted writer makes it, and where nobody says who does.
         assert_eq!(annotations(&stamped(&forged, None, CONTROLLER, NOW))[SUBMITTER], CONTROLLER);
         assert_eq!(annotations(&stamped(&forged, None, "", NOW)), json!({SUBMITTED: NOW, "own": "kept"}));
+    }
+
+    #[test]
+    fn a_job_of_a_hyper_job_is_of_who_submitted_that_where_the_controller_says_so() {
+        let mut child = with(json!({SUBMITTED: "2020-01-01T00:00:00Z", SUBMITTER: "ada"}));
+        child["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "training.volcano.sh/v1alpha1", "kind": "HyperJob", "controller": true}]);
+        let submitter = |user: &str| stamped(&child, None, user, NOW)["metadata"]["annotations"][SUBMITTER].clone();
+        assert_eq!((submitter(CONTROLLER), submitter("eve")), (json!("ada"), json!("eve")));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tower::ServiceExt;
 use super::*;
 use crate::observe::cache::{CachedBinding, Known};
 
-const ROUTES: [&str; 8] = [
+const ROUTES: [&str; 9] = [
     "mutate-resourcebinding",
     "mutate-work",
     "mutate-job",
@@ -17,6 +17,7 @@ const ROUTES: [&str; 8] = [
     "mutate-queue",
     "validate-queue",
     "validate-hyperjob",
+    "stamp-submission",
     "interpreter",
 ];
 const AT_LAST: Duration = Duration::from_secs(60);

@@ -135,6 +135,10 @@ const CRON_JOB: &str = "has(object.spec.workload) && has(object.spec.workload.ma
 const JOB_FLOW: &str = "has(object.spec.workload) && has(object.spec.workload.manifests) && \
      object.spec.workload.manifests.exists(m, m.kind == 'JobFlow' && m.apiVersion.startsWith('flow.volcano.sh/'))";
 
+/// Whether it carries a PodGroup of Volcano.
+const POD_GROUP: &str = "has(object.spec.workload) && has(object.spec.workload.manifests) && \
+     object.spec.workload.manifests.exists(m, m.kind == 'PodGroup' && m.apiVersion.startsWith('scheduling.volcano.sh/'))";
+
 /// Of an update with the same spec nothing is filled in, and none is refused.
 const NEW_SPEC: &str = "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
                         has(object.spec) && object.spec != oldObject.spec";
@@ -154,6 +158,11 @@ fn match_changed_annotations<'a>(names: impl IntoIterator<Item = &'a str>) -> St
 fn match_new_spec_or_stamps() -> String {
     let stamps = STAMPS.into_iter().chain(ACTION_STAMPS).chain(WORKLOAD_ACTIONS);
     format!("{NEW_SPEC} || {}", match_changed_annotations(stamps))
+}
+
+/// What makes jobs is changed only where its stamps are.
+fn match_new_stamps() -> String {
+    format!("request.operation == 'CREATE' || {}", match_changed_annotations(STAMPS))
 }
 
 /// Whether an admin acts on a member: by its taints, or by an annotation.
@@ -302,6 +311,7 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
             hook("cronjobs.plan.caldera.dev", "/mutate-work", WORKS, &[("queued", &queued_cron_job)]),
             cron_jobs,
             hook("jobflows.plan.caldera.dev", "/mutate-work", WORKS, &[("job-flow", JOB_FLOW)]),
+            hook("podgroups.plan.caldera.dev", "/mutate-work", WORKS, &[("pod-group", POD_GROUP)]),
             hook(
                 "overridden.plan.caldera.dev",
                 "/mutate-work",
@@ -309,6 +319,8 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
                 &[("of-a-workload", &kinds.match_workload_binding()), ("carries-none", &kinds.match_work_without_workload())],
             ),
             hook("jobs.defaults.caldera.dev", "/mutate-job", JOBS, &[("changed", &match_new_spec_or_stamps())]),
+            hook("hyperjobs.submission.caldera.dev", "/stamp-submission", HYPER_JOBS, &[("changed", &match_new_stamps())]),
+            hook("cronjobs.submission.caldera.dev", "/stamp-submission", CRON_JOBS, &[("changed", &match_new_stamps())]),
             hook("queues.defaults.caldera.dev", "/mutate-queue", QUEUES, &[]),
             action_hook("commands", "CREATE", COMMANDS, None),
             action_hook("clusters", "UPDATE", CLUSTERS, Some(("changed", NEW_CLUSTER))),
@@ -411,6 +423,10 @@ mod tests {
             assert_eq!(is_told, told, "{new}");
         }
         assert!([NEW_SPEC, &new_spec_or_stamps, NEW_SPEC_OR_ANNOTATIONS].iter().all(|one| holds(one, None, &job)));
+        let new_stamps = match_new_stamps();
+        let stamped_anew = with("/metadata/annotations/caldera.dev~1submitted", json!("2"));
+        assert!(holds(&new_stamps, None, &job) && holds(&new_stamps, Some(&job), &stamped_anew));
+        assert!(!holds(&new_stamps, Some(&job), &with("/spec/minAvailable", json!(2))));
         let bare = json!({"metadata": {"name": "j"}, "spec": {}});
         assert!(!holds(&new_spec_or_stamps, Some(&bare), &bare) && holds(&new_spec_or_stamps, Some(&bare), &job));
     }
@@ -512,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_flow_reaches_the_webhook_and_a_job_template_does_not() {
+    fn a_job_flow_and_a_pod_group_reach_the_webhook_and_a_job_template_does_not() {
         let work = |api_version: &str, kind: &str| {
             let manifest = json!({"apiVersion": api_version, "kind": kind});
             json!({"spec": {"workload": {"manifests": [manifest]}}})
@@ -521,6 +537,9 @@ mod tests {
         assert!(!holds(JOB_FLOW, None, &work("flow.volcano.sh/v1alpha1", "JobTemplate")));
         assert!(!holds(JOB_FLOW, None, &work("example.com/v1", "JobFlow")));
         assert!(!holds(JOB_FLOW, None, &json!({"spec": {}})));
+        assert!(holds(POD_GROUP, None, &work("scheduling.volcano.sh/v1beta1", "PodGroup")));
+        assert!(!holds(POD_GROUP, None, &work("scheduling.x-k8s.io/v1alpha1", "PodGroup")));
+        assert!(!holds(POD_GROUP, None, &json!({"spec": {}})));
     }
 
     #[test]

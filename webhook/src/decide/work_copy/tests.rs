@@ -384,7 +384,17 @@ fn a_job_flow_goes_to_no_member_and_its_templates_do() {
         "JobFlow ns/f does not go to members, where no queue would be charged for its jobs, and jobs of Volcano are \
          queued: let the policy select no JobFlow; Volcano Jobs that are made on the host wait in line, whoever makes them"
     );
-    for other in [of("flow.volcano.sh/v1alpha1", "JobTemplate"), of("example.com/v1", "JobFlow")] {
+    let Verdict::Deny(denial) =
+        review(&of("scheduling.volcano.sh/v1beta1", "PodGroup"), None, Snapshot::of_cache(&cache))
+    else {
+        panic!("it goes");
+    };
+    assert!(denial.message.starts_with("PodGroup ns/f does not go to members"), "{}", denial.message);
+    for other in [
+        of("flow.volcano.sh/v1alpha1", "JobTemplate"),
+        of("example.com/v1", "JobFlow"),
+        of("scheduling.x-k8s.io/v1alpha1", "PodGroup"),
+    ] {
         assert_eq!(review(&other, None, Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
     }
     // A member has it already.
