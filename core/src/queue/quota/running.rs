@@ -34,8 +34,8 @@ pub enum Counted {
     Job,
     /// One job of each of these: to be said where a queue on its way to the root limits their jobs.
     JobOf(Box<[Tenant]>),
-    /// Nothing: it asks for more of what a job has that is counted already.
-    Nothing,
+    /// Nothing: it asks for more of what a job of these has that is counted already.
+    More(Box<[Tenant]>),
 }
 
 impl Counted {
@@ -43,15 +43,15 @@ impl Counted {
     #[must_use]
     pub fn tenants(&self) -> &[Tenant] {
         match self {
-            Self::JobOf(tenants) => tenants,
-            Self::Job | Self::Nothing => &[],
+            Self::JobOf(tenants) | Self::More(tenants) => tenants,
+            Self::Job => &[],
         }
     }
 
     /// The numbers that it adds one to.
     pub(crate) fn list_counts(&self, dims: &mut Dims) -> Sparse {
         match self {
-            Self::Nothing => Sparse::default(),
+            Self::More(_) => Sparse::default(),
             Self::Job | Self::JobOf(_) => {
                 let of = self.tenants().iter().map(|tenant| (dims.intern_tenant(tenant), 1));
                 [(Dim::JOBS, 1)].into_iter().chain(of).collect()

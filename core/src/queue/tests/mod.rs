@@ -6,6 +6,7 @@ mod entitlement;
 mod last_ancestors;
 mod order;
 mod running;
+mod tenant_order;
 
 use std::sync::Arc;
 
