@@ -217,6 +217,9 @@ fn format_table(queues: &[QueueView], tree: bool, wide: bool) -> String {
             };
             let _ = writeln!(text, "\n{}: {running} jobs{of} run of {limit} that may", queue.name);
         }
+        if let Some(order) = queue.tenant_order {
+            let _ = writeln!(text, "\n{}: jobs go in order {order}", queue.name);
+        }
         if let Some(aging) = &queue.priority_aging {
             let _ = writeln!(text, "\n{}: priorities of jobs that wait rise by {aging}", queue.name);
         }

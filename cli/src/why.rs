@@ -262,6 +262,9 @@ fn write_facts(text: &mut String, answer: &Answer) {
         let place = job.position.zip(job.of).map(|(place, of)| format!(", position {place} of {of}"));
         fact("Queue", format!("{queue}{}, priority {}{gained}", place.unwrap_or_default(), job.priority));
     }
+    if let Some(turn) = &job.turn {
+        fact("Turn", format!("{} has {} % of the queue: who has less goes first", turn.tenant, turn.percent));
+    }
     if let Some(deadline) = &job.deadline {
         fact("Deadline", format!("should have started by {deadline}"));
     }

@@ -13,7 +13,7 @@ use caldera_core::{
     quantity::Quantity,
     queue::{
         Ask, Counted, Dequeue, Engine, Fit, FitClass, FleetResources, Job, JobId, OrderPolicy, PriorityAging,
-        QueueSpec, QueueState, RunningLimits, TaskAsk,
+        QueueSpec, QueueState, RunningLimits, TaskAsk, TenantOrder,
     },
     resources::Resources,
     tenant::Tenant,
@@ -90,9 +90,23 @@ fn queue_spec() -> impl Strategy<Value = QueueSpec> {
         (prop::bool::weighted(0.2), prop::bool::weighted(0.1)),
         (running(), running(), running()),
         prop::option::weighted(0.3, prop::bool::weighted(0.7)),
+        prop::option::weighted(
+            0.4,
+            prop::sample::select(vec![TenantOrder::None, TenantOrder::Namespaces, TenantOrder::Users]),
+        ),
     )
         .prop_map(
-            |((name, parent), (priority, weight), capability, deserved, guarantee, (fifo, closed), running, aging)| {
+            |(
+                (name, parent),
+                (priority, weight),
+                capability,
+                deserved,
+                guarantee,
+                (fifo, closed),
+                running,
+                aging,
+                tenant_order,
+            )| {
                 let limits = |amounts: &[Option<i64>]| {
                     NAMES
                         .into_iter()
@@ -109,6 +123,7 @@ fn queue_spec() -> impl Strategy<Value = QueueSpec> {
                     guarantee: amounts(guarantee[0], guarantee[1]),
                     running: RunningLimits { all: running.0, of_namespace: running.1, of_user: running.2 },
                     aging: aging.map(|ages| PriorityAging::parse(if ages { "2/20s" } else { "none" }).unwrap()),
+                    tenant_order,
                     dequeue: if fifo { Dequeue::Fifo } else { Dequeue::Traverse },
                     state: if closed { QueueState::Closed } else { QueueState::Open },
                     ..QueueSpec::unlimited(queue_name(name))
@@ -176,6 +191,33 @@ fn fill(whole: i128, claims: &[(i128, i128, i128)]) -> Vec<i128> {
     });
     parts.collect()
 }
+
+/// Compared by cross products, which are small here.
+#[derive(Debug, Clone, Copy)]
+struct Fraction(i128, i128);
+
+impl Ord for Fraction {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        match (self.1, other.1) {
+            (0, 0) => std::cmp::Ordering::Equal,
+            _ => (self.0 * other.1).cmp(&(other.0 * self.1)),
+        }
+    }
+}
+
+impl PartialOrd for Fraction {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Fraction {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Fraction {}
 
 #[derive(Debug, Clone, Default)]
 struct Model {
@@ -438,7 +480,7 @@ impl Model {
     }
 
     /// What of a job's place its queue's line is ordered by.
-    fn place(&self, job: &Job) -> (Reverse<i32>, i64, i64, JobId) {
+    fn place(&self, job: &Job) -> (Reverse<i32>, Fraction, i64, i64, JobId) {
         let (path, _) = self.path(&job.queue);
         let aging = path.iter().find_map(|queue| self.queues.get(queue)?.aging);
         let waited = self.now - job.created.as_second();
@@ -448,7 +490,33 @@ impl Model {
             OrderPolicy::Fifo => (0, None),
             _ => (job.priority + aged, job.deadline),
         };
-        (Reverse(priority), deadline.unwrap_or(i64::MAX), job.created.as_second(), job.id.clone())
+        let created = job.created.as_second();
+        (Reverse(priority), self.tenant_share(job), deadline.unwrap_or(i64::MAX), created, job.id.clone())
+    }
+
+    /// What the tenant of a job has of its queue, where tenants take turns there.
+    fn tenant_share(&self, job: &Job) -> Fraction {
+        let (path, _) = self.path(&job.queue);
+        let order = path.iter().find_map(|queue| self.queues.get(queue)?.tenant_order);
+        let [namespace, user] = job.ask.counted.tenants() else { panic!("{job:?}") };
+        let tenant = match order {
+            Some(TenantOrder::Namespaces) => namespace,
+            Some(TenantOrder::Users) => user,
+            Some(TenantOrder::None) | None => return Fraction(0, 1),
+        };
+        if self.queues[&job.queue].dequeue == Dequeue::Fifo || self.policy == OrderPolicy::Fifo {
+            return Fraction(0, 1);
+        }
+        let of = |resource| {
+            let real = self.has.get(&(job.queue.clone(), resource)).map_or(ANY, |has| has.real);
+            let held = self
+                .held
+                .values()
+                .filter(|(queue, _, counted)| *queue == job.queue && counted.tenants().contains(tenant));
+            let held: i128 = held.map(|(_, charge, _)| charge.get(resource).as_nano()).sum();
+            (held > 0 && real < ANY).then_some(Fraction(held, real.max(0)))
+        };
+        NAMES.into_iter().filter_map(of).max().unwrap_or(Fraction(0, 1))
     }
 
     /// What of its queue's place comes before that.

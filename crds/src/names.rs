@@ -72,6 +72,10 @@ pub mod caldera {
     /// within 24 hours and no further. It decides who goes first in line and evicts nobody. The nearest queue that says
     /// something counts; `none` is by nothing.
     pub const PRIORITY_AGING: &str = "caldera.dev/priority-aging";
+    /// On a Queue: whose turn it is among jobs of one priority in it and in each of those below: `drf-by-namespace` or
+    /// `drf-by-user` has those go first whose dominant share of the queue is the smallest, `none` looks at jobs alone.
+    /// The nearest queue that says something counts.
+    pub const TENANT_ORDER: &str = "caldera.dev/order";
     /// On a Queue: the largest job that it and those below it take, as `cpu=64,nvidia.com/gpu=8`.
     pub const MAX_JOB: &str = "caldera.dev/max-job";
     /// On a Queue: the priority classes that jobs in it and in those below it may name, `batch,urgent`. A job that

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use caldera_core::{
     card_quota::CardQuota,
     gang::{Operator, Requirement},
-    queue::{PriorityAging, ReservationWait, RunningLimits},
+    queue::{PriorityAging, ReservationWait, RunningLimits, TenantOrder},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize as _;
@@ -36,6 +36,7 @@ use crate::{
             MAX_RUNNING_JOBS_PER_NAMESPACE, MAX_RUNNING_JOBS_PER_USER, MAX_WAITING_JOBS,
             MAX_WAITING_JOBS_PER_NAMESPACE, MAX_WAITING_JOBS_PER_USER, NAMESPACE_DEFAULT_QUEUE, NAMESPACE_OPT_IN,
             NAMESPACE_OPT_IN_VALUE, NAMESPACE_SELECTOR, PRIORITY_AGING, PRIORITY_CLASSES, RESERVATION_AFTER,
+            TENANT_ORDER,
         },
         volcano::CARD_QUOTA,
     },
@@ -190,6 +191,8 @@ pub struct WaitingRules {
     pub reservation_wait: Option<ReservationWait>,
     /// How their priorities rise: annotation [`PRIORITY_AGING`].
     pub aging: Option<PriorityAging>,
+    /// Whose turn it is: annotation [`TENANT_ORDER`].
+    pub tenant_order: Option<TenantOrder>,
 }
 
 /// Reads them; with each annotation that can not be read, and why.
@@ -198,9 +201,15 @@ pub fn read_waiting_rules<'a>(
 ) -> (WaitingRules, Vec<(&'static str, String)>) {
     let wait = annotation(RESERVATION_AFTER).map(ReservationWait::parse).transpose();
     let aging = annotation(PRIORITY_AGING).map(PriorityAging::parse).transpose();
-    let wrong = [(RESERVATION_AFTER, wait.clone().err()), (PRIORITY_AGING, aging.clone().err())];
+    let order = annotation(TENANT_ORDER).map(TenantOrder::parse).transpose();
+    let wrong = [
+        (RESERVATION_AFTER, wait.clone().err()),
+        (PRIORITY_AGING, aging.clone().err()),
+        (TENANT_ORDER, order.clone().err()),
+    ];
     let wrong = wrong.into_iter().filter_map(|(name, why)| Some((name, why?))).collect();
-    (WaitingRules { reservation_wait: wait.unwrap_or_default(), aging: aging.unwrap_or_default() }, wrong)
+    let (reservation_wait, aging) = (wait.unwrap_or_default(), aging.unwrap_or_default());
+    (WaitingRules { reservation_wait, aging, tenant_order: order.unwrap_or_default() }, wrong)
 }
 
 /// Whether a Queue says that its jobs are preemptable whatever they say themselves ([`ALL_JOBS_PREEMPTABLE`]). It holds
@@ -294,6 +303,9 @@ mod tests {
         let queue = json!({"metadata": {"annotations": {RESERVATION_AFTER: "soon"}}});
         let [(name, why)] = list_unreadable_annotations(&queue).try_into().unwrap();
         assert!(name == RESERVATION_AFTER && why.starts_with("\"soon\" is no wait: "), "{why}");
+        let queue = json!({"metadata": {"annotations": {TENANT_ORDER: "drf"}}});
+        let [(name, why)] = list_unreadable_annotations(&queue).try_into().unwrap();
+        assert!(name == TENANT_ORDER && why.starts_with("\"drf\" is no order: "), "{why}");
         let queue = json!({"metadata": {"annotations": {PRIORITY_AGING: "fast", RESERVATION_AFTER: "1h"}}});
         let [(name, why)] = list_unreadable_annotations(&queue).try_into().unwrap();
         assert!(name == PRIORITY_AGING && why.starts_with("\"fast\" is no ageing: "), "{why}");

@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, fs, path::Path, time::Instant};
 use caldera_core::{
     gang::QueueName,
     quantity::Quantity,
-    queue::{OrderPolicy, QueueSpec, RESERVATION_AFTER},
+    queue::{OrderPolicy, QueueSpec, RESERVATION_AFTER, ReservationWait},
     resources::{ResourceName, Resources},
 };
 use caldera_simulate::{
@@ -38,16 +38,22 @@ enum Who {
     Named(PolicyName),
     NoReclaim,
     NoReservations,
+    /// With reservations for those alone that waited as long as they say that they run; for a day where none says so.
+    WaitsAsItRuns,
 }
 
 impl Who {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 10] = [
         Self::Named(PolicyName::Caldera),
         Self::NoReclaim,
         Self::NoReservations,
         Self::Named(PolicyName::VolcanoGlobal),
         Self::Named(PolicyName::Fifo),
         Self::Named(PolicyName::BestEffortFifo),
+        Self::Named(PolicyName::Kueue),
+        Self::Named(PolicyName::KueueFair),
+        Self::Named(PolicyName::Armada),
+        Self::WaitsAsItRuns,
     ];
 
     fn name(&self) -> &'static str {
@@ -55,6 +61,7 @@ impl Who {
             Self::Named(name) => name.as_str(),
             Self::NoReclaim => "caldera, no reclaim",
             Self::NoReservations => "caldera, no reservations either",
+            Self::WaitsAsItRuns => "caldera, patient",
         }
     }
 
@@ -63,6 +70,15 @@ impl Who {
             Self::Named(name) => name.start(world),
             Self::NoReclaim => ours(world, Some(RESERVATION_AFTER)),
             Self::NoReservations => ours(world, None),
+            Self::WaitsAsItRuns => {
+                let declared = world.jobs.iter().any(|job| job.estimate.is_some());
+                let after_run = ReservationWait::After { seconds: None, percent: 100 };
+                let after_day = ReservationWait::After { seconds: Some(86_400), percent: 0 };
+                let wait = Some(if declared { after_run } else { after_day });
+                let queues = world.queues.iter().map(|queue| QueueSpec { reservation_wait: wait, ..queue.clone() });
+                let waits = Caldera::with(queues, OrderPolicy::default(), Some(RESERVATION_AFTER));
+                Box::new(waits.with_preemption(world))
+            }
         }
     }
 }

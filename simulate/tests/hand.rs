@@ -81,6 +81,42 @@ fn best_effort_fifo_does_the_same_here() {
     assert_history(&split(), PolicyName::BestEffortFifo, &want);
 }
 
+/// `a` deserves 3 GPUs and `b` one of 4. Each has jobs of 1 GPU, those of `b` are older.
+fn two_queues() -> World {
+    let queue = |name: &str, gpus: i64| {
+        let mut queue = QueueSpec::unlimited(name);
+        queue.deserved.set("nvidia.com/gpu", Quantity::from_units(gpus));
+        queue
+    };
+    let job_of = |name: &str, queue: &str, arrival| job(name, queue, arrival, 10_000, shape(1, 1));
+    let jobs = (0..4)
+        .map(|i| job_of(&format!("b{i}"), "b", 1 + i))
+        .chain((0..4).map(|i| job_of(&format!("a{i}"), "a", 5 + i)));
+    let filler = job("filler", "a", 0, 5_000, shape(1, 4));
+    let jobs = std::iter::once(filler).chain(jobs).collect();
+    World::new(vec![cluster("m1", &[(1, gpus(4))])], vec![queue("a", 3), queue("b", 1)], jobs, Millis::ZERO).unwrap()
+}
+
+fn started_at(world: &World, policy: PolicyName, at: u64) -> Vec<String> {
+    let history = history(world, &outcome(world, policy)).into_iter();
+    history.filter(|(_, started, _)| *started == Some(at)).map(|(name, ..)| name).collect()
+}
+
+#[test]
+fn kueue_looks_at_one_job_of_each_queue_those_within_what_it_deserves_before_those_that_borrow() {
+    // First one of each, then a1 before b1, which borrows.
+    for policy in [PolicyName::Kueue, PolicyName::KueueFair] {
+        assert_eq!(started_at(&two_queues(), policy, 5_000), ["b0", "b1", "a0", "a1"], "{policy}");
+    }
+    assert_eq!(started_at(&two_queues(), PolicyName::BestEffortFifo, 5_000), ["b0", "b1", "b2", "b3"]);
+}
+
+#[test]
+fn armada_starts_whose_queue_has_the_least_of_what_it_deserves_with_the_job_started() {
+    // With it a would have a third of what it deserves, then two thirds, then all of it, as b.
+    assert_eq!(started_at(&two_queues(), PolicyName::Armada, 5_000), ["b0", "a0", "a1", "a2"]);
+}
+
 #[test]
 fn strict_fifo_makes_the_small_job_wait_behind_the_gang() {
     assert_history(&split(), PolicyName::Fifo, &[("a", 0, 10_000), ("b", 10_000, 20_000), ("c", 10_000, 15_000)]);

@@ -25,7 +25,7 @@ use std::{
 use caldera_core::{
     admission::Admission,
     gang::QueueName,
-    queue::{Engine, Job, JobId, Release},
+    queue::{Ask, Counted, Engine, Job, JobId, Release},
     reason::Reason,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -245,7 +245,8 @@ impl Jobs {
         let id: JobId = format!("{}+more", binding.id.as_str()).as_str().into();
         let known = state.increase.as_ref().map(|pending| pending.since);
         let since = known.or_else(|| read_increase_start(objects, binding)).unwrap_or(now.as_second());
-        let ask = Arc::new(increase.ask.clone());
+        let tenants = objects.classify_for_running_limits(queue, binding).tenants().into();
+        let ask = Arc::new(Ask { counted: Counted::More(tenants), ..increase.ask.clone() });
         self.engine.enqueue_job(Job {
             id: id.clone(),
             queue: queue.clone(),

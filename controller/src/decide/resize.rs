@@ -158,7 +158,7 @@ fn compute_increase(wanted: Wanted<'_>, record: &Admission) -> Option<Increase> 
         copies: record.copies.max(1),
         fit: FitClass::default(),
         run_for: None,
-        counted: Counted::Nothing,
+        counted: Counted::More(Box::default()),
         card: None,
     };
     Some(Increase { kind, ask })
@@ -170,7 +170,14 @@ fn compute_request_increase(gang: &Gang, record: &Admission) -> Option<Ask> {
     request.saturating_sub(&record.charged);
     let name = gang.tasks.first().filter(|_| !request.is_empty())?.name.clone();
     let tasks = vec![TaskAsk { name, request, min: 1, most: 1, step: 1 }];
-    Some(Ask { tasks, copies: 1, fit: FitClass::default(), run_for: None, counted: Counted::Nothing, card: None })
+    Some(Ask {
+        tasks,
+        copies: 1,
+        fit: FitClass::default(),
+        run_for: None,
+        counted: Counted::More(Box::default()),
+        card: None,
+    })
 }
 
 fn compute_copy_increase(wanted: Wanted<'_>, record: &Admission, copies: u32) -> Option<Increase> {
@@ -184,7 +191,7 @@ fn compute_copy_increase(wanted: Wanted<'_>, record: &Admission, copies: u32) ->
         copies: more,
         fit: FitClass::default(),
         run_for: None,
-        counted: Counted::Nothing,
+        counted: Counted::More(Box::default()),
         card: None,
     };
     Some(Increase { kind: IncreaseKind::Copies, ask })

@@ -52,6 +52,16 @@ pub enum Basis {
     PodGroup,
 }
 
+/// A tenant of a queue where tenants take turns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TenantTurn {
+    /// `namespace ml` or `user ada`.
+    pub tenant: String,
+    /// Its dominant share of the queue, rounded down.
+    pub percent: u64,
+}
+
 /// See the module. Amounts are for all copies together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -78,6 +88,8 @@ pub struct Explanation {
     pub priority: i32,
     /// By how much it has risen while it waits.
     pub priority_gained: i32,
+    /// Whose turn it waits for, and how many percent of the queue that tenant has, where tenants take turns.
+    pub turn: Option<TenantTurn>,
     /// By when it should have started, where it says so.
     pub deadline: Option<String>,
     /// From the root down to its queue: the resources that it asks for.

@@ -27,7 +27,9 @@ use jiff::Timestamp;
 pub(crate) use self::queues::list_amounts;
 pub use self::{
     clusters::ClusterView,
-    explanation::{Asks, Basis, Eta, Explanation, Placed, PodGroupReason, Pods, Reserved, RunLimitView, Verdict},
+    explanation::{
+        Asks, Basis, Eta, Explanation, Placed, PodGroupReason, Pods, Reserved, RunLimitView, TenantTurn, Verdict,
+    },
     job_move::{MoveAnswer, explain_move, explain_refusals},
     queues::{Amounts, Counts, InLine, PathQueue, QueueView, RunningLimit, list_queues, list_waiting_jobs},
 };
@@ -146,6 +148,8 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
         explanation.position = position.map(|position| position.place);
         explanation.of = position.map(|position| position.of);
         explanation.ahead = ahead;
+        let turn = controller.jobs.engine.tenant_turn(id);
+        explanation.turn = turn.map(|(tenant, percent)| TenantTurn { tenant: tenant.to_string(), percent });
         explanation.priority_gained = controller.jobs.engine.priority_gained(id);
         explanation.reservation = find_reservation(controller, id);
         // One that was evicted is not in its queue yet.
@@ -188,6 +192,7 @@ fn start_explanation(controller: &Controller, reference: WorkloadRef, workload: 
         queue: workload.map(|workload| workload.queue.clone()),
         priority: workload.map_or(0, |workload| controller.objects.priority_of_class(&workload.class)),
         priority_gained: 0,
+        turn: None,
         deadline: None,
         path: Vec::new(),
         asks: None,

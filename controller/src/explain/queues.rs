@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use caldera_core::{
     gang::{QueueName, WorkloadRef},
     quantity::Quantity,
-    queue::{Dequeue, JobId, ledger::AdmissionStage},
+    queue::{Dequeue, JobId, TenantOrder, ledger::AdmissionStage},
     reason::{Position, QueueProblem, Reason},
     resources::{ResourceName, Resources},
     tenant::Tenant,
@@ -124,6 +124,8 @@ pub struct QueueView {
     pub dequeue: &'static str,
     /// How priorities of its jobs rise while they wait, if it says so.
     pub priority_aging: Option<String>,
+    /// Which tenants take turns in it, if it says so.
+    pub tenant_order: Option<&'static str>,
     /// By resource.
     pub amounts: Vec<Amounts>,
     /// The limits of jobs that it sets; empty if its jobs can not be seen.
@@ -216,6 +218,7 @@ fn view_queue(
             Some(Dequeue::Fifo) => "fifo",
             _ => "traverse",
         },
+        tenant_order: spec.and_then(|spec| spec.tenant_order).map(TenantOrder::as_str),
         priority_aging: spec.and_then(|spec| spec.aging).map(|aging| aging.to_string()),
         amounts: list_amounts(controller, name, None),
         running_limits: counts.map(|_| list_running_limits(controller, name)).unwrap_or_default(),

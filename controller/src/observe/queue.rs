@@ -9,7 +9,7 @@ use caldera_core::{
     gang::{QueueName, Requirement},
     node_groups::NodeGroupAffinity,
     quantity::Quantity,
-    queue::{Dequeue, QueueSpec, state::ReportedState},
+    queue::{Dequeue, QueueSpec, TenantOrder, state::ReportedState},
     resources::{Limits, ResourceName, Resources},
 };
 use caldera_crds::{
@@ -150,6 +150,7 @@ impl QueueFacts {
             running: running_limits(annotation),
             reservation_wait: waiting.reservation_wait,
             aging: waiting.aging,
+            tenant_order: waiting.tenant_order,
             reclaimable: spec.reclaimable.unwrap_or(true),
             dequeue: match spec.dequeue_strategy {
                 Some(scheduling::DequeueStrategy::Fifo) => Dequeue::Fifo,
@@ -204,6 +205,7 @@ pub(super) struct Tenancy<'a> {
     namespaces: Option<&'a NamespaceSelector>,
     /// Whether jobs of each namespace, and of each user, are counted.
     counts: [bool; 2],
+    tenant_order: Option<TenantOrder>,
     largest_job: Option<&'a LargestJob>,
     longest_run: Option<&'a LongestRun>,
     allowed_classes: Option<&'a AllowedClasses>,
@@ -222,6 +224,7 @@ impl<'a> Tenancy<'a> {
             card_quota: queue.card_quota.as_ref(),
             node_groups: queue.spec.affinity.as_ref(),
             clusters: queue.spec.clusters.as_slice(),
+            tenant_order: queue.spec.tenant_order,
             counts: [queue.spec.running.of_namespace.is_some(), queue.spec.running.of_user.is_some()],
         }
     }

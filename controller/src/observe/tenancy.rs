@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
     gang::{Gang, QueueName},
-    queue::{Counted, RunningLimits},
+    queue::{Counted, RunningLimits, TenantOrder},
     reason::Reason,
     resources::Resources,
     run_limit::RunLimit,
@@ -107,15 +107,20 @@ impl Objects {
         if workload.preemptable != Some(true) && evicts_all() { Some(true) } else { workload.preemptable }
     }
 
-    /// As what a job counts under the limits of running jobs: of its namespace, and of who submitted it, only where a
-    /// queue limits those.
+    /// Whose job it is counted as: its namespace's, and that of who submitted it, only where a queue limits those or
+    /// they take turns.
     pub(crate) fn classify_for_running_limits(&self, queue: &QueueName, binding: &Binding) -> Counted {
         let path = self.list_queue_and_parents(queue);
         let limits = |of: fn(RunningLimits) -> Option<u32>| path.iter().any(|(_, q)| of(q.spec.running).is_some());
-        let of_namespace = limits(|limits| limits.of_namespace);
-        let namespace = of_namespace.then(|| Tenant::Namespace(Arc::clone(&binding.key.namespace)));
-        let of_user = limits(|limits| limits.of_user);
+        let order = path.iter().find_map(|(_, queue)| queue.spec.tenant_order);
+        let of_user = order == Some(TenantOrder::Users) || limits(|limits| limits.of_user);
         let user = self.workload_of(binding).filter(|_| of_user).and_then(|workload| workload.submitter.clone());
+        let of_namespace = match order {
+            Some(TenantOrder::Namespaces) => true,
+            Some(TenantOrder::Users) if user.is_none() => true,
+            _ => limits(|limits| limits.of_namespace),
+        };
+        let namespace = of_namespace.then(|| Tenant::Namespace(Arc::clone(&binding.key.namespace)));
         let tenants: Box<[Tenant]> = namespace.into_iter().chain(user.map(Tenant::User)).collect();
         if tenants.is_empty() { Counted::Job } else { Counted::JobOf(tenants) }
     }

@@ -11,7 +11,7 @@ use crate::{
     gang::{QueueName, Requirement},
     node_groups::NodeGroupAffinity,
     quantity::Quantity,
-    queue::{aging::PriorityAging, waiting::ReservationWait},
+    queue::{aging::PriorityAging, tenant_order::TenantOrder, waiting::ReservationWait},
     resources::{Limits, ResourceName, Resources},
 };
 
@@ -89,6 +89,8 @@ pub struct QueueSpec {
     pub reservation_wait: Option<ReservationWait>,
     /// How priorities of its jobs, and of those of queues below it, rise while they wait; `None` where it says nothing.
     pub aging: Option<PriorityAging>,
+    /// Whether the tenants of it, and of queues below it, take turns; `None` where it says nothing.
+    pub tenant_order: Option<TenantOrder>,
     /// Whether others may take back what it borrowed.
     pub reclaimable: bool,
     /// Order of leaving.
@@ -117,6 +119,7 @@ impl QueueSpec {
             running: RunningLimits::default(),
             reservation_wait: None,
             aging: None,
+            tenant_order: None,
             reclaimable: true,
             dequeue: Dequeue::Traverse,
             state: QueueState::Open,

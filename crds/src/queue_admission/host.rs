@@ -32,7 +32,7 @@ use crate::{
             ALL_JOBS_PREEMPTABLE, CLUSTER_SELECTOR, FORCE_DELETE, MAX_JOB, MAX_RUN_TIME, MAX_RUNNING_JOBS,
             MAX_RUNNING_JOBS_PER_NAMESPACE, MAX_RUNNING_JOBS_PER_USER, MAX_WAITING_JOBS,
             MAX_WAITING_JOBS_PER_NAMESPACE, MAX_WAITING_JOBS_PER_USER, NAMESPACE_SELECTOR, PAUSED, PREFIX,
-            PRIORITY_AGING, PRIORITY_CLASSES, QUEUE_STATUS, RESERVATION_AFTER,
+            PRIORITY_AGING, PRIORITY_CLASSES, QUEUE_STATUS, RESERVATION_AFTER, TENANT_ORDER,
         },
         volcano::ROOT_QUEUE,
     },
@@ -41,7 +41,7 @@ use crate::{
 };
 
 /// Annotations of ours that mean something on a queue.
-const OF_QUEUES: [&str; 17] = [
+const OF_QUEUES: [&str; 18] = [
     ALL_JOBS_PREEMPTABLE,
     CLUSTER_SELECTOR,
     FORCE_DELETE,
@@ -59,6 +59,7 @@ const OF_QUEUES: [&str; 17] = [
     PRIORITY_CLASSES,
     QUEUE_STATUS,
     RESERVATION_AFTER,
+    TENANT_ORDER,
 ];
 
 /// `field: what is wrong`, for each thing wrong with a new queue beside those `there` are.

@@ -313,6 +313,44 @@ fn a_job_that_waits_goes_before_one_of_a_higher_priority_where_its_queue_says_so
     });
 }
 
+#[test]
+fn the_tenant_who_has_less_of_a_queue_goes_first_where_its_queue_says_so() {
+    run("turns", async |s| {
+        let name = s.own("q");
+        let mut object = queue(&name, &json!({"cpu": "1"}));
+        let order = "caldera.dev/order";
+        object["metadata"]["annotations"] = json!({order: "drf"});
+        ensure_words(&refusal(&s, Kind::Queue, object.clone()).await?, &[order, "drf-by-namespace", "drf-by-user"])?;
+        object["metadata"]["annotations"] = json!({order: "drf-by-user"});
+        s.create(Kind::Queue, object).await?;
+        s.until(Kind::Queue, &name, "is open", |queue| queue["status"]["state"] == "Open").await?;
+        // Who runs the scenario is one user; a Deployment has none known, and is its namespace's.
+        let asking = |job_name: &str| job(job_name, &name, &[task("a", 1, "600m", "sleep 600")]);
+        s.submit(Kind::Job, asking("runs"), &aggregated()).await?;
+        s.until_placed("runs-job").await?;
+        let old = s.submit(Kind::Job, asking("old"), &aggregated()).await?;
+        s.until_podgroup(&old, "waits for quota", |group| reason(group) == "WaitingForQuota").await?;
+        let web = s.submit(Kind::Deployment, deployment("web", Some(&name), 1, "600m"), &aggregated()).await?;
+        let at = |place: &'static str| {
+            move |group: &Value| {
+                let says = group["status"]["conditions"][0]["message"].as_str().unwrap_or_default();
+                says.contains(place)
+            }
+        };
+        s.until_podgroup(&web, "is first", at("position 1 of 2")).await?;
+        s.until_podgroup(&old, "is behind it", at("position 2 of 2")).await?;
+        s.patch(Kind::Queue, &name, &json!({"metadata": {"annotations": {order: "none"}}})).await?;
+        s.until_podgroup(&old, "is first again", at("position 1 of 2")).await?;
+        s.patch(Kind::Queue, &name, &json!({"metadata": {"annotations": {order: "drf-by-user"}}})).await?;
+        s.until_podgroup(&web, "is first", at("position 1 of 2")).await?;
+        s.patch(Kind::Queue, &name, &json!({"spec": {"capability": {"cpu": "1200m"}}})).await?;
+        s.until_placed("web-deployment").await?;
+        let binding = s.get(Kind::Binding, "old-job").await?.unwrap_or_default();
+        ensure!(binding["spec"]["clusters"].as_array().is_none_or(Vec::is_empty), "it started too: {binding}");
+        Ok(())
+    });
+}
+
 fn phase(group: &Value) -> &str {
     group["status"]["phase"].as_str().unwrap_or_default()
 }

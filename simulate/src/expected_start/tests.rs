@@ -9,7 +9,7 @@ use caldera_core::{
     live_job::LiveJob,
     place::MemberVolcanoQueue,
     quantity::Quantity,
-    queue::{OrderPolicy, QueueSpec, RunningLimits},
+    queue::{OrderPolicy, QueueSpec, RunningLimits, TenantOrder},
     resources::Resources,
     split::{FederationTopology, Link, LinkTier},
 };
@@ -276,6 +276,24 @@ fn a_job_waits_for_those_of_its_user_where_a_queue_limits_them() {
     state.queues[0].running = RunningLimits { of_user: Some(1), ..RunningLimits::default() };
     let starts = ["waits", "other", "unknown"].map(|name| start(&state, name));
     assert_eq!(starts, [Some(NOW + 300), Some(NOW), Some(NOW)]);
+}
+
+#[test]
+fn the_user_who_has_less_of_a_queue_is_expected_to_start_first_where_users_take_turns() {
+    let mut member = member("m", &[8]);
+    member.pods = [pods_of("runs", 2, "m-n0"), pods_of("other", 2, "m-n0")].concat();
+    let by = |user: &str, job: LiveJob| LiveJob { submitter: Some(user.into()), ..job };
+    let jobs = vec![
+        by("ada", running("runs", 2, Some(1_000))),
+        by("eve", running("other", 2, Some(400))),
+        by("ada", LiveJob { created: (NOW - 50).into(), ..waiting("ada", workers(2)) }),
+        by("bob", waiting("bob", workers(2))),
+    ];
+    let mut state = state(vec![member], jobs);
+    state.queues[0].tenant_order = Some(TenantOrder::Users);
+    assert_eq!(start(&state, "bob"), Some(NOW + 300));
+    state.queues[0].tenant_order = None;
+    assert_eq!(start(&state, "ada"), Some(NOW + 300));
 }
 
 #[test]

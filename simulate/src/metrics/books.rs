@@ -96,7 +96,7 @@ impl Books {
 }
 
 /// A queue's own ceilings: cpu and memory of zero are none, as Volcano reads them.
-fn ceilings(queue: &QueueSpec) -> Limits {
+pub(crate) fn ceilings(queue: &QueueSpec) -> Limits {
     let plain = |name: &ResourceName| matches!(name.as_str(), ResourceName::CPU | ResourceName::MEMORY);
     let counts = |(name, limit): &(&ResourceName, caldera_core::quantity::Quantity)| {
         !(plain(name) && (limit.is_zero() || limit.is_negative()))

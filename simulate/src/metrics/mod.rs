@@ -4,7 +4,7 @@
 //! (job waiting time distribution) are those of Kant (arXiv 2510.01256); [`crate::report`] says how each is computed.
 
 mod backlog;
-mod books;
+pub(crate) mod books;
 mod fairness;
 
 use caldera_core::resources::{Limits, ResourceName, Resources};

@@ -12,6 +12,7 @@ use caldera_core::{
     gang::{ClusterName, TaskName},
     queue::{
         self, Ask, ClusterCapacity, Counted, Engine, Fit, FitClass, JobId, OrderPolicy, QueueSpec, ReservedClusters,
+        TenantOrder,
     },
     reason::Reason,
     resources::Resources,
@@ -31,7 +32,7 @@ use crate::{
 pub struct Caldera {
     engine: Engine,
     asks: HashMap<(FitClass, u32, Option<i64>, Counted), Arc<Ask>>,
-    /// Some queue limits the running jobs of each namespace, or of each user.
+    /// Some queue limits the running jobs of each namespace, or of each user, or they take turns.
     counts: [bool; 2],
     /// Admitted, but what was granted found no place: the scheduler tries again when there is more room.
     unplaced: Vec<(usize, BTreeMap<TaskName, u32>)>,
@@ -60,8 +61,10 @@ impl Caldera {
         let mut engine = Engine::default();
         let mut counts = [false; 2];
         for queue in queues {
-            counts[0] |= queue.running.of_namespace.is_some();
-            counts[1] |= queue.running.of_user.is_some();
+            let by_user = queue.tenant_order == Some(TenantOrder::Users);
+            // A job of which no user is known is its namespace's where users take turns.
+            counts[0] |= queue.running.of_namespace.is_some() || queue.tenant_order.is_some();
+            counts[1] |= queue.running.of_user.is_some() || by_user;
             engine.set_queue(queue);
         }
         engine.set_order_policy(order);

@@ -4,6 +4,7 @@ mod best_effort;
 mod caldera;
 mod fifo;
 mod preemption;
+mod queue_heads;
 mod volcano_global;
 
 use std::{fmt, str::FromStr};
@@ -11,6 +12,7 @@ use std::{fmt, str::FromStr};
 pub use best_effort::BestEffortFifo;
 pub use caldera::Caldera;
 pub use fifo::Fifo;
+pub use queue_heads::{HeadOrder, QueueHeads};
 pub use volcano_global::VolcanoGlobal;
 
 use crate::{site::Site, time::Millis, world::World};
@@ -47,11 +49,25 @@ pub enum PolicyName {
     Fifo,
     /// [`BestEffortFifo`].
     BestEffortFifo,
+    /// [`QueueHeads`] in Kueue's order.
+    Kueue,
+    /// The same with fair sharing.
+    KueueFair,
+    /// [`QueueHeads`] in Armada's order.
+    Armada,
 }
 
 impl PolicyName {
     /// All.
-    pub const ALL: [Self; 4] = [Self::Caldera, Self::VolcanoGlobal, Self::Fifo, Self::BestEffortFifo];
+    pub const ALL: [Self; 7] = [
+        Self::Caldera,
+        Self::VolcanoGlobal,
+        Self::Fifo,
+        Self::BestEffortFifo,
+        Self::Kueue,
+        Self::KueueFair,
+        Self::Armada,
+    ];
 
     /// As it is written on the command line and in reports.
     #[must_use]
@@ -61,6 +77,9 @@ impl PolicyName {
             Self::VolcanoGlobal => "volcano-global",
             Self::Fifo => "fifo",
             Self::BestEffortFifo => "best-effort-fifo",
+            Self::Kueue => "kueue",
+            Self::KueueFair => "kueue-fair",
+            Self::Armada => "armada",
         }
     }
 
@@ -72,6 +91,9 @@ impl PolicyName {
             Self::VolcanoGlobal => Box::new(VolcanoGlobal::new(world)),
             Self::Fifo => Box::new(Fifo::new(world)),
             Self::BestEffortFifo => Box::new(BestEffortFifo::new(world)),
+            Self::Kueue => Box::new(QueueHeads::new(world, HeadOrder::Kueue)),
+            Self::KueueFair => Box::new(QueueHeads::new(world, HeadOrder::KueueFair)),
+            Self::Armada => Box::new(QueueHeads::new(world, HeadOrder::Armada)),
         }
     }
 }
@@ -84,7 +106,9 @@ impl fmt::Display for PolicyName {
 
 /// Not a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no policy; the policies are caldera, volcano-global, fifo, best-effort-fifo")]
+#[error(
+    "{0:?} is no policy; the policies are caldera, volcano-global, fifo, best-effort-fifo, kueue, kueue-fair, armada"
+)]
 pub struct UnknownPolicy(String);
 
 impl FromStr for PolicyName {

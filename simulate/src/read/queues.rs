@@ -7,7 +7,7 @@ use caldera_core::{
     card_quota::{CARD_QUOTA, CardQuota},
     gang::QueueName,
     node_groups::NodeGroupAffinity,
-    queue::{Dequeue, PriorityAging, QueueSpec, QueueState, ReservationWait, RunningLimits},
+    queue::{Dequeue, PriorityAging, QueueSpec, QueueState, ReservationWait, RunningLimits, TenantOrder},
     resources::{Limits, Resources},
 };
 use serde::Deserialize;
@@ -18,6 +18,7 @@ use super::ReadError;
 const MAX_RUNNING_JOBS: &str = "caldera.dev/max-running-jobs";
 const RESERVATION_AFTER: &str = "caldera.dev/reservation-after";
 const PRIORITY_AGING: &str = "caldera.dev/priority-aging";
+const TENANT_ORDER: &str = "caldera.dev/order";
 
 #[derive(Deserialize)]
 struct Object {
@@ -124,6 +125,8 @@ fn push(queues: &mut Vec<QueueSpec>, document: &Value) -> Result<(), ReadError> 
     let wait = wait.transpose().map_err(|problem| wrong(format!("{RESERVATION_AFTER}: {problem}")))?;
     let aging = object.metadata.annotations.get(PRIORITY_AGING).map(|text| PriorityAging::parse(text));
     let aging = aging.transpose().map_err(|problem| wrong(format!("{PRIORITY_AGING}: {problem}")))?;
+    let order = object.metadata.annotations.get(TENANT_ORDER).map(|text| TenantOrder::parse(text));
+    let order = order.transpose().map_err(|problem| wrong(format!("{TENANT_ORDER}: {problem}")))?;
     let cards = object.metadata.annotations.get(CARD_QUOTA).map(|text| CardQuota::parse(text));
     if let Some(problem) = cards.as_ref().and_then(CardQuota::problem) {
         return Err(wrong(format!("{CARD_QUOTA}: {problem}")));
@@ -147,6 +150,7 @@ fn push(queues: &mut Vec<QueueSpec>, document: &Value) -> Result<(), ReadError> 
         running: RunningLimits { all: running, ..RunningLimits::default() },
         reservation_wait: wait,
         aging,
+        tenant_order: order,
         reclaimable: spec.reclaimable.unwrap_or(true),
         dequeue: match spec.dequeue_strategy.as_deref() {
             Some("fifo") => Dequeue::Fifo,

@@ -60,15 +60,15 @@ impl Engine {
     #[must_use]
     pub fn explain_pending(&self, id: &str) -> Option<Reason> {
         let Some(QueueingState::Pending { node, key, .. }) = self.jobs.get(id) else { return None };
-        let line = &self.lines[node.index()];
-        self.explain_pending_at(id, Position { place: line.count_before(key) + 1, of: line.len() })
+        let of = self.lines[node.index()].len();
+        self.explain_pending_at(id, Position { place: self.count_in_turn_before(*node, key) + 1, of })
     }
 
     /// All lines, queue by queue, in order.
     pub fn list_pending_positions(&self) -> impl Iterator<Item = (&JobId, Position)> {
         self.index.values().flat_map(|node| {
             let line = &self.lines[node.index()];
-            let jobs = line.keys().filter(|key| !key.id.is_choice());
+            let jobs = self.list_in_turn(*node).into_iter().filter(|key| !key.id.is_choice());
             jobs.enumerate().map(|(i, key)| (&key.id, Position { place: i + 1, of: line.len() }))
         })
     }

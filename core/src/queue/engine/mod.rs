@@ -20,6 +20,7 @@ mod release;
 mod requeue;
 mod reservations;
 mod tables;
+mod tenant_turns;
 mod unsatisfiable;
 
 use std::{
@@ -51,7 +52,7 @@ use crate::{
             tree,
         },
         reservation::{RESERVATION_AFTER, ReservationId, Reservations},
-        spec::{Dequeue, FleetResources, QueueSpec},
+        spec::{FleetResources, QueueSpec},
     },
     resources::Resources,
     tenant::Tenant,
@@ -475,9 +476,7 @@ impl Engine {
     }
 
     fn find_next_candidate(&self, node: QueueIndex) -> Option<(JobKey, ShapeId)> {
-        let slot = &self.slots[node.index()];
-        let dequeue = slot.spec.as_ref().map_or(Dequeue::Traverse, |spec| spec.dequeue);
-        let (key, shape) = self.lines[node.index()].find_next_candidate(dequeue)?;
+        let (key, shape) = self.find_first_candidate(node)?;
         Some((self.find_reserving_job_of_shape(node, key, shape).unwrap_or(key).clone(), shape))
     }
 }

@@ -8,7 +8,7 @@ use crate::{
         engine::{Engine, JobRank, QueueingState},
         pending::{
             job_order::{DominantShare, JobId, JobKey, OrderPolicy},
-            line::{Inadmissible, PendingLine},
+            line::{Inadmissible, ShapeId},
             queue_order::{Head, Touch},
         },
         quota::{
@@ -17,6 +17,8 @@ use crate::{
             slot::{QueueIndex, Slot},
         },
         reservation::ReservationId,
+        spec::Dequeue,
+        tenant_order::TenantShare,
     },
     resources::Resources,
     time::SubmitTime,
@@ -111,24 +113,45 @@ impl Engine {
 
     /// The tree was worked out anew.
     pub(crate) fn rebuild_queue_order(&mut self) {
-        let slots = &self.slots;
-        let enter = |node: QueueIndex| {
-            (
-                next_head(self.policy, &slots[node.index()], &self.lines[node.index()]),
-                share_of(self.policy, &slots[node.index()]),
-            )
-        };
-        self.queue_order.rebuild_order(slots.len(), |node| &slots[node.index()].children, enter);
+        let mut order = std::mem::take(&mut self.queue_order);
+        let enter = |node: QueueIndex| (self.next_head(node), share_of(self.policy, &self.slots[node.index()]));
+        order.rebuild_order(self.slots.len(), |node| &self.slots[node.index()].children, enter);
+        self.queue_order = order;
     }
 
     /// The queue whose next job goes first.
     pub(crate) fn find_first_queue(&mut self) -> Option<QueueIndex> {
         while let Some((node, what)) = self.queue_order.take_touched() {
-            let (slot, line) = (&self.slots[node.index()], &self.lines[node.index()]);
+            let head = self.next_head(node);
             let share = |node: QueueIndex| share_of(self.policy, &self.slots[node.index()]);
-            self.queue_order.reenter_queue(&slot.path, next_head(self.policy, slot, line), what, share);
+            self.queue_order.reenter_queue(&self.slots[node.index()].path, head, what, share);
         }
         self.queue_order.find_next_leaf()
+    }
+
+    /// What a queue enters with.
+    fn next_head(&self, node: QueueIndex) -> Option<Head> {
+        let (job, shape) = self.find_first_candidate(node)?;
+        self.make_head(node, job, shape)
+    }
+
+    /// The job of a queue to look at next, before any that has a reservation.
+    pub(crate) fn find_first_candidate(&self, node: QueueIndex) -> Option<(&JobKey, ShapeId)> {
+        let (slot, line) = (&self.slots[node.index()], &self.lines[node.index()]);
+        match self.find_tenant_order(node) {
+            Some(order) => line.find_next_by_share(|shape| self.tenant_share(order, node, shape)),
+            None => line.find_next_candidate(slot.spec.as_ref().map_or(Dequeue::Traverse, |spec| spec.dequeue)),
+        }
+    }
+
+    /// What a queue would enter with for this job; `None` if its jobs may not start.
+    pub(super) fn make_head(&self, node: QueueIndex, job: &JobKey, shape: ShapeId) -> Option<Head> {
+        let slot = &self.slots[node.index()];
+        let spec = slot.spec.as_ref().filter(|_| slot.problem.is_none())?;
+        let priority = if self.policy == OrderPolicy::Fifo { 0 } else { spec.priority };
+        let order = self.find_tenant_order(node);
+        let share = order.map_or(TenantShare::NOTHING, |order| self.tenant_share(order, node, shape));
+        Some(Head { priority, share, job: job.clone() })
     }
 
     /// The next job of a queue may have changed.
@@ -154,18 +177,6 @@ const fn round_to_digits(amount: i128) -> i128 {
         unit *= 10;
     }
     amount / unit * unit
-}
-
-fn next_head(policy: OrderPolicy, slot: &Slot, line: &PendingLine) -> Option<Head> {
-    let (job, _) = line.find_next_candidate(slot.spec.as_ref()?.dequeue)?;
-    make_head(policy, slot, job)
-}
-
-/// What a queue would enter with for this job; `None` if its jobs may not start.
-pub(super) fn make_head(policy: OrderPolicy, slot: &Slot, job: &JobKey) -> Option<Head> {
-    let spec = slot.spec.as_ref().filter(|_| slot.problem.is_none())?;
-    let priority = if policy == OrderPolicy::Fifo { 0 } else { spec.priority };
-    Some(Head { priority, job: job.clone() })
 }
 
 fn share_of(policy: OrderPolicy, slot: &Slot) -> DominantShare {

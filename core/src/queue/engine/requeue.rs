@@ -13,8 +13,9 @@ use std::{
 };
 
 use crate::queue::{
-    engine::{Engine, ordering},
+    engine::Engine,
     pending::{
+        job_order::JobKey,
         line::{Inadmissible, ShapeId},
         queue_order::Head,
     },
@@ -150,12 +151,17 @@ impl Engine {
             let needed = line.inadmissible_cause(shape).and_then(Inadmissible::needed_quota);
             needed.filter(|needed| self.is_free(*needed))
         };
-        let (job, shape, needed) = if slot.is_fifo() {
+        let (job, shape, needed) = if let Some(order) = self.find_tenant_order(node) {
+            let all =
+                line.list_first_inadmissible_jobs().filter_map(|(job, shape)| Some((job, *shape, needed(*shape)?)));
+            let turn = |job: &JobKey, shape| (job.priority, self.tenant_share(order, node, shape));
+            all.min_by(|a, b| turn(a.0, a.1).cmp(&turn(b.0, b.1)).then_with(|| a.0.cmp(b.0)))?
+        } else if slot.is_fifo() {
             line.list_head_entries().find_map(|(job, shape)| Some((job, shape, needed(shape)?)))?
         } else {
             line.list_first_inadmissible_jobs().find_map(|(job, shape)| Some((job, *shape, needed(*shape)?)))?
         };
-        Some(Eligible { shape, head: ordering::make_head(self.policy, slot, job)?, needed })
+        Some(Eligible { shape, head: self.make_head(node, job, shape)?, needed })
     }
 
     /// Ceilings are others than they were: all queues are searched, and who waits for a queue no longer above is

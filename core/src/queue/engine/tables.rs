@@ -153,6 +153,7 @@ impl Engine {
             self.slots[at.index()].charge_subtree(amounts, times);
         }
         self.queue_order.mark_touched(node, Touch::Share);
+        self.note_tenant_change(node);
         self.reservations.note_usage_change(&self.slots[node.index()].path);
     }
 }

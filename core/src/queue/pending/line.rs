@@ -121,6 +121,15 @@ impl PendingLine {
         }
     }
 
+    /// The same where tenants take turns: of the highest priority the first of those who have the least. Costs as many
+    /// steps as there are admissible shapes of that priority.
+    pub(crate) fn find_next_by_share<S: Ord>(&self, share: impl Fn(ShapeId) -> S) -> Option<(&JobKey, ShapeId)> {
+        let highest = self.admissible.first()?.0.priority;
+        let alike = self.admissible.iter().take_while(|(key, _)| key.priority == highest);
+        let by_share = alike.map(|(key, shape)| (share(*shape), key, *shape));
+        by_share.min().map(|(_, key, shape)| (key, shape))
+    }
+
     /// The first in line that could ever start.
     pub(crate) fn find_first_satisfiable(&self) -> Option<(&JobKey, ShapeId)> {
         self.list_satisfiable_jobs().next().map(|(key, shape)| (key, *shape))
@@ -165,6 +174,11 @@ impl PendingLine {
         } else {
             self.unsatisfiable.remove(&shape);
         }
+    }
+
+    /// The jobs with their shapes, in the order of their keys.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&JobKey, ShapeId)> {
+        self.jobs.iter().map(|(key, shape)| (key, *shape))
     }
 
     /// Jobs before `key`; costs as many steps as it is away from the nearer end.

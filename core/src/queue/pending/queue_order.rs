@@ -16,6 +16,7 @@ use std::cmp::Ordering;
 use crate::queue::{
     pending::job_order::{DominantShare, JobKey},
     quota::slot::QueueIndex,
+    tenant_order::TenantShare,
 };
 
 /// What a leaf enters with: its next job.
@@ -23,7 +24,17 @@ use crate::queue::{
 pub(crate) struct Head {
     /// Of the queue; larger goes first.
     pub(crate) priority: i32,
+    /// What its tenant has, where tenants take turns.
+    pub(crate) share: TenantShare,
     pub(crate) job: JobKey,
+}
+
+impl Head {
+    /// The order within one queue.
+    fn compare_jobs(&self, other: &Self) -> Ordering {
+        let by_share = || self.share.cmp(&other.share);
+        self.job.priority.cmp(&other.job.priority).then_with(by_share).then_with(|| self.job.cmp(&other.job))
+    }
 }
 
 /// All queues of the tree that has been worked out last.
@@ -154,7 +165,7 @@ impl QueueOrder {
             let mut orders = (1..a.0.len().max(b.0.len())).map(|depth| share(a.0, depth).cmp(&share(b.0, depth)));
             orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
         };
-        b.1.priority.cmp(&a.1.priority).then_with(by_share).then_with(|| a.1.job.cmp(&b.1.job))
+        b.1.priority.cmp(&a.1.priority).then_with(by_share).then_with(|| a.1.compare_jobs(b.1))
     }
 
     /// The leaf whose job is next.
@@ -210,7 +221,7 @@ impl QueueOrder {
         priority(head_b)
             .cmp(&priority(head_a))
             .then_with(|| self.compare_by_share(a, b))
-            .then_with(|| head_a.map(|head| &head.job).cmp(&head_b.map(|head| &head.job)))
+            .then_with(|| head_a.zip(head_b).map_or(Ordering::Equal, |(a, b)| a.compare_jobs(b)))
     }
 
     /// From the top down, along those who win below.
@@ -282,7 +293,7 @@ mod tests {
                 created: created.into(),
                 id: format!("{queue}").into(),
             };
-            Some(Head { priority, job })
+            Some(Head { priority, share: TenantShare::NOTHING, job })
         }
 
         /// The first of all, by looking at all.

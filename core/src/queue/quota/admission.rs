@@ -118,6 +118,8 @@ pub(crate) struct JobShape {
     pub(crate) sparse: Sparse,
     /// What it counts as among the jobs that run.
     pub(crate) counts: Sparse,
+    /// Whose it is.
+    pub(crate) tenants: Box<[Dim]>,
     /// One step of each task in every copy, with how many beyond the minimum.
     elastic: Box<[(Sparse, u32)]>,
     pub(crate) users: usize,
@@ -137,7 +139,8 @@ impl JobShape {
             })
             .collect();
         let counts = ask.counted.list_counts(dims);
-        Self { ask, minimum, sparse, counts, elastic, users: 0 }
+        let tenants = ask.counted.tenants().iter().map(|tenant| dims.intern_tenant(tenant)).collect();
+        Self { ask, minimum, sparse, counts, tenants, elastic, users: 0 }
     }
 
     /// All that it names.

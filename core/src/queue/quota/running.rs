@@ -36,8 +36,8 @@ pub enum Counted {
     JobOf(Box<[Tenant]>),
     /// So many jobs that start together, each of these in the same way.
     Jobs(u32, Box<[Tenant]>),
-    /// Nothing: it asks for more of what a job has that is counted already.
-    Nothing,
+    /// Nothing: it asks for more of what a job of these has that is counted already.
+    More(Box<[Tenant]>),
 }
 
 impl Counted {
@@ -45,8 +45,8 @@ impl Counted {
     #[must_use]
     pub fn tenants(&self) -> &[Tenant] {
         match self {
-            Self::JobOf(tenants) | Self::Jobs(_, tenants) => tenants,
-            Self::Job | Self::Nothing => &[],
+            Self::JobOf(tenants) | Self::Jobs(_, tenants) | Self::More(tenants) => tenants,
+            Self::Job => &[],
         }
     }
 
@@ -55,7 +55,7 @@ impl Counted {
         let jobs = match self {
             Self::Job | Self::JobOf(_) => 1,
             Self::Jobs(jobs, _) => i128::from(*jobs),
-            Self::Nothing => return Sparse::default(),
+            Self::More(_) => return Sparse::default(),
         };
         let of = self.tenants().iter().map(|tenant| (dims.intern_tenant(tenant), jobs));
         [(Dim::JOBS, jobs)].into_iter().chain(of).collect()

@@ -1,5 +1,7 @@
 //! What is known about the quota of one queue: the slot that it has in the engine's table.
 
+use std::collections::BTreeMap;
+
 use crate::{
     gang::QueueName,
     queue::{
@@ -57,6 +59,8 @@ pub(crate) struct Slot {
     pub(crate) asked: QuotaRequest,
     /// What its own jobs are charged.
     pub(crate) own: Dense,
+    /// Of that, what those of each tenant are.
+    pub(crate) of_tenants: BTreeMap<Dim, Dense>,
     /// The same with all queues below.
     pub(crate) used: Dense,
     /// Its own jobs that are charged.
@@ -88,6 +92,7 @@ impl Slot {
             deserved: Sparse::default(),
             asked: QuotaRequest::default(),
             own: Dense::default(),
+            of_tenants: BTreeMap::new(),
             used: Dense::default(),
             own_running: RunningJobs::default(),
             running: RunningJobs::default(),
@@ -103,6 +108,13 @@ impl Slot {
     /// Charges its own jobs these amounts so many times; -1 takes them back. What is no resource counts jobs.
     pub(crate) fn charge_own(&mut self, amounts: &[(Dim, i128)], times: i128) {
         add_charge((&mut self.own, &mut self.own_running), amounts, times);
+        let (resources, counts) = split_counts(amounts);
+        for (tenant, _) in counts.iter().filter(|(dim, _)| *dim != Dim::JOBS) {
+            self.of_tenants.entry(*tenant).or_default().add_times(resources, times);
+            if self.own_running.get(*tenant) == 0 {
+                self.of_tenants.remove(tenant);
+            }
+        }
     }
 
     /// The same of its own jobs and those below it.

@@ -473,6 +473,11 @@ impl Reservations {
         self.blocked.list_capacity_shortages()
     }
 
+    /// Every shortage that blocks a job of a queue.
+    pub(crate) fn list_shortages_of_queue(&self, node: QueueIndex) -> Vec<ReservationId> {
+        self.blocked.list_blocking_shortages().into_iter().filter(|id| id.queue == node).collect()
+    }
+
     /// Ceilings are others than they were: everything is to be looked at again.
     pub(crate) fn mark_all_dirty(&mut self) {
         self.dirty.extend(self.blocked.list_blocking_shortages());

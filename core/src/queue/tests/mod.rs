@@ -7,6 +7,7 @@ mod last_ancestors;
 mod names;
 mod order;
 mod running;
+mod tenant_order;
 
 use std::sync::Arc;
 

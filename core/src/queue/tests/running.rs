@@ -87,7 +87,7 @@ fn more_of_a_job_that_runs_is_no_other_job() {
     let mut engine = engine([QueueSpec { running: running(Some(1), None), ..queue("q", 100) }], 100);
     engine.charge_job(&"a".into(), &"q".into(), &cpu(1));
     let mut more = job("a+more", "q", 2, cpu(1));
-    Arc::make_mut(&mut more.ask).counted = Counted::Nothing;
+    Arc::make_mut(&mut more.ask).counted = Counted::More(Box::default());
     engine.enqueue_job(more);
     engine.enqueue_job(job("b", "q", 1, cpu(1)));
     assert_eq!(released(&mut engine), ["a+more"]);

@@ -125,8 +125,9 @@ impl Engine {
         let open = |id: &ReservationId| self.slots[id.queue.index()].problem.is_none();
         for id in self.reservations.list_capacity_shortages().into_iter().filter(open).collect::<Vec<_>>() {
             self.reservations.promote_due_blocked(id, self.now);
-            let mut due = self.list_due_blocked(id);
-            let first = due.find(|(rank, _)| !self.has_reservation_on_better_card(&rank.id));
+            let mut due: Vec<_> = self.list_due_blocked(id).collect();
+            self.sort_by_turn(id.queue, &mut due);
+            let first = due.into_iter().find(|(rank, _)| !self.has_reservation_on_better_card(&rank.id));
             if let Some((rank, shape)) = first {
                 let since = self.reserved_since(id.queue, shape, &rank);
                 firsts.push((!self.is_preemptor(&rank.id), rank, id.queue, shape, since));

@@ -147,9 +147,11 @@ impl Engine {
             doubtful |= !short;
             short
         };
+        let mut due: Vec<_> = self.list_due_blocked(id).collect();
+        self.sort_by_turn(id.queue, &mut due);
         let ranked = preemptor
             .into_iter()
-            .chain(self.list_due_blocked(id))
+            .chain(due)
             .filter(|(rank, _)| !self.has_reservation_on_better_card(&rank.id))
             .filter(&mut is_short)
             .take(MOST_CONSIDERED_JOBS + 1);

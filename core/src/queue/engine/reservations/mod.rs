@@ -234,6 +234,7 @@ impl Engine {
         let mut blocking = self
             .reservations
             .list_reservations_blocking(&self.slots[node.index()].path, &self.reservation_rank(node, key));
+        blocking.retain(|id| !self.has_earlier_turn(node, shape, *id));
         if let Some(run_for) = self.shape(shape).ask.run_for {
             let end = self.now.saturating_add(run_for);
             blocking.retain(|id| self.compute_shadow_time(*id).is_none_or(|shadow| end > shadow));

@@ -68,9 +68,13 @@ impl Engine {
             let is_head = |shape: &ShapeId| line.list_head_entries().any(|(_, head)| head == *shape);
             let eligible = line.shapes().filter(|shape| self.has_enough_quota(*node, *shape));
             let eligible = eligible.filter(|shape| problem.is_none() && (!fifo || is_head(shape)));
-            let scanned = eligible.min_by_key(|shape| line.first_of(*shape));
+            let turn = |first: Option<&JobKey>| first.map(|first| (first.priority, self.share_of_pending(&first.id)));
+            let place = |first: Option<&JobKey>| (turn(first), first.cloned());
+            let scanned = eligible.min_by_key(|shape| place(line.first_of(*shape)));
             let is_behind = |first: &JobKey| {
-                line.find_next_candidate(Dequeue::Traverse).is_some_and(|(candidate, _)| candidate < first)
+                let candidate = self.find_first_candidate(*node).filter(|_| !fifo);
+                let candidate = candidate.or_else(|| line.find_next_candidate(Dequeue::Traverse));
+                candidate.is_some_and(|(candidate, _)| place(Some(candidate)) < place(Some(first)))
             };
             let known = self.eligible.get(node).filter(|job| self.has_enough_quota(*node, job.shape));
             if let Some(job) = known.filter(|_| !searched.contains(node)) {
@@ -120,6 +124,13 @@ impl Engine {
                 }
             }
         }
+        if let Some(mine) = self.share_of_pending(&key.id) {
+            let less = |id: &ReservationId| {
+                let reserving = &self.reservations.get(*id).unwrap().rank.id;
+                id.queue == node && self.share_of_pending(reserving).is_some_and(|theirs| mine < theirs)
+            };
+            blocking.retain(|id| !less(id));
+        }
         if let Some(run_for) = self.shape(shape).ask.run_for {
             blocking.retain(|id| self.start_by_all(*id).is_none_or(|start| self.now + run_for > start));
         }
@@ -155,6 +166,11 @@ impl Engine {
             starts.push(ends.iter().map(|(end, _)| *end).filter(enough).min()?);
         }
         starts.into_iter().max()
+    }
+
+    fn share_of_pending(&self, id: &JobId) -> Option<TenantShare> {
+        let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id) else { return None };
+        Some(self.tenant_share(self.find_tenant_order(*node)?, *node, *shape))
     }
 
     /// When a job has waited long enough, by walking up the names of the queues.
@@ -201,7 +217,8 @@ impl Engine {
                         && self.could_ever_start(*queue, shape, rank.id.as_str())
                         && !self.has_reservation_on_better_card(&rank.id)
                     {
-                        firsts.entry(id).or_default().insert(rank);
+                        let turn = (rank.priority, self.share_of_pending(&rank.id));
+                        firsts.entry(id).or_default().insert((turn, rank));
                     }
                 }
             }
@@ -210,9 +227,10 @@ impl Engine {
             let reservation = self.reservations.get(*id).expect("somebody has waited long enough");
             let others: Vec<_> = ranks
                 .iter()
+                .map(|(_, rank)| rank)
                 .filter(|rank| self.reservations.held_by(rank.id.as_str()).is_none_or(|held| held == *id))
                 .collect();
-            let sleeps = ranks.contains(&reservation.rank);
+            let sleeps = ranks.iter().any(|(_, rank)| *rank == reservation.rank);
             assert!(
                 reservation.preempts || !sleeps || others[0] == &reservation.rank,
                 "{:?} before {:?}",

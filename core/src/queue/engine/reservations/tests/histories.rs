@@ -25,6 +25,8 @@ enum Event {
     Priority(usize, i32),
     /// A queue says how priorities rise: by so much within so many seconds.
     Aging(&'static str, Option<(u32, i64)>),
+    /// Tenants of a queue take turns, or do not.
+    Turns(&'static str, Option<TenantOrder>),
     /// A queue says when its jobs get reservations.
     Wait(&'static str, Option<ReservationWait>),
 }
@@ -45,6 +47,10 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (prop::sample::select(vec!["top", "q0", "q2"]), prop::option::of(wait())).prop_map(|(q, wait)| Event::Wait(q, wait)),
         1 => (prop::sample::select(vec!["top", "q0", "q2"]), prop::option::of((0..3u32, 1..200i64)))
             .prop_map(|(queue, aging)| Event::Aging(queue, aging)),
+        1 => (prop::sample::select(vec!["top", "q0", "q2"]), prop::sample::select(vec![
+            None, Some(TenantOrder::None), Some(TenantOrder::Namespaces), Some(TenantOrder::Users),
+        ]))
+            .prop_map(|(queue, turns)| Event::Turns(queue, turns)),
     ]
 }
 
@@ -74,6 +80,8 @@ proptest! {
                     let mut arrived = job(&format!("j{i:02}"), &format!("q{queue}"), now, amounts(cpu, gpu));
                     let ask = Arc::make_mut(&mut arrived.ask);
                     (arrived.priority, ask.run_for) = (priority, known);
+                    let user = Tenant::User((i % 3).to_string().into());
+                    ask.counted = Counted::JobOf([Tenant::Namespace((i % 2).to_string().into()), user].into());
                     let mut second = ask.clone();
                     second.tasks[0].request = amounts(other.unwrap_or(0), 0);
                     let otherwise = other.map(|_| Arc::new(second));
@@ -101,6 +109,10 @@ proptest! {
                     let text = aging.map(|(points, within)| format!("{points}/{within}s"));
                     let aging = text.map(|text| PriorityAging::parse(&text).unwrap_or_default());
                     engine.set_queue(QueueSpec { aging, ..spec });
+                }
+                Event::Turns(queue, tenant_order) => {
+                    let spec = engine.queue_specs().find(|spec| spec.name == queue.into()).unwrap().clone();
+                    engine.set_queue(QueueSpec { tenant_order, ..spec });
                 }
                 Event::Wait(queue, reservation_wait) => {
                     let spec = engine.queue_specs().find(|spec| spec.name == queue.into()).unwrap().clone();

@@ -24,7 +24,7 @@ use crate::{
     quantity::Quantity,
     queue::{
         Ask, CapacityGrowth, CardChoice, ClusterCapacity, Counted, Dequeue, Fit, FitClass, FleetResources, JobId,
-        OrderPolicy, PriorityAging, QueueSpec, ReservationWait, ReservedClusters, TaskAsk,
+        OrderPolicy, PriorityAging, QueueSpec, ReservationWait, ReservedClusters, TaskAsk, TenantOrder,
         engine::{Engine, Job, QueueingState, Release, UnknownStart},
         pending::{
             job_order::JobKey,
@@ -35,8 +35,10 @@ use crate::{
             slot::{QueueIndex, Slot},
         },
         reservation::{RESERVATION_AFTER, Reservation, ReservationCause, ReservationId},
+        tenant_order::TenantShare,
     },
     resources::Resources,
+    tenant::Tenant,
 };
 
 fn amounts(cpu: i64, gpu: i64) -> Resources {

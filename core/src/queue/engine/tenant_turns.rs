@@ -1,0 +1,99 @@
+//! Which tenant's turn it is in a queue where they take turns. The rule is in [`crate::queue::tenant_order`].
+//!
+//! A fifo queue goes by its line, whoever's jobs are in it, and under [`OrderPolicy::Fifo`] every queue does.
+
+use std::cmp::Reverse;
+
+use crate::{
+    queue::{
+        engine::{Engine, QueueingState},
+        pending::{
+            job_order::{JobKey, OrderPolicy},
+            line::ShapeId,
+        },
+        quota::slot::QueueIndex,
+        reservation::{Reservation, ReservationId, ReservationRank},
+        tenant_order::{TenantOrder, TenantShare},
+    },
+    tenant::Tenant,
+};
+
+impl Engine {
+    /// Whose a pending job is where tenants take turns in its queue, and how many percent that tenant has.
+    #[must_use]
+    pub fn tenant_turn(&self, id: &str) -> Option<(&Tenant, u64)> {
+        let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id) else { return None };
+        let order = self.find_tenant_order(*node)?;
+        let tenant = self.dims.tenant(order.tenant_of(&self.shape(*shape).tenants)?)?;
+        Some((tenant, self.tenant_share(order, *node, *shape).percent()))
+    }
+
+    pub(crate) fn find_tenant_order(&self, node: QueueIndex) -> Option<TenantOrder> {
+        let slot = &self.slots[node.index()];
+        let says = |at: &QueueIndex| self.slots[at.index()].spec.as_ref()?.tenant_order;
+        let said = slot.path.iter().find_map(says).filter(|said| *said != TenantOrder::None);
+        said.filter(|_| !slot.is_fifo() && self.policy != OrderPolicy::Fifo)
+    }
+
+    /// What the tenant of a shape has of a queue.
+    pub(crate) fn tenant_share(&self, order: TenantOrder, node: QueueIndex, shape: ShapeId) -> TenantShare {
+        let slot = &self.slots[node.index()];
+        let charge = order.tenant_of(&self.shape(shape).tenants).and_then(|tenant| slot.of_tenants.get(&tenant));
+        charge.map_or(TenantShare::NOTHING, |charge| TenantShare::of_charge(charge, slot, &self.dims))
+    }
+
+    /// What tenants of a queue have changed: it may be another one's turn.
+    pub(crate) fn note_tenant_change(&mut self, node: QueueIndex) {
+        if self.find_tenant_order(node).is_none() {
+            return;
+        }
+        self.search.insert(node);
+        for id in self.reservations.of_queue(node) {
+            self.reservations.schedule_update(self.now, id);
+            let bound = self.reservations.get(id).into_iter().flat_map(Reservation::list_blocked_shapes);
+            let own: Vec<ShapeId> = bound.filter(|(at, _)| *at == node).map(|(_, shape)| shape).collect();
+            own.into_iter().for_each(|shape| self.requeue_shape(node, shape));
+        }
+        // Who would get one may be another job.
+        let here = self.reservations.list_shortages_of_queue(node);
+        here.into_iter().for_each(|id| self.reservations.schedule_update(self.now, id));
+    }
+
+    /// Puts blocked jobs of a queue in the order in which they get a reservation, where tenants take turns there.
+    pub(crate) fn sort_by_turn(&self, node: QueueIndex, blocked: &mut [(ReservationRank, ShapeId)]) {
+        if let Some(order) = self.find_tenant_order(node) {
+            blocked.sort_by_cached_key(|(rank, shape)| {
+                (rank.priority, self.tenant_share(order, node, *shape), rank.clone())
+            });
+        }
+    }
+
+    /// Whether the tenant of a shape has less than that of a reserving job of the same queue, where they take turns: it
+    /// is not blocked.
+    pub(crate) fn has_earlier_turn(&self, node: QueueIndex, shape: ShapeId, id: ReservationId) -> bool {
+        let order = self.find_tenant_order(node).filter(|_| id.queue == node);
+        let reserving = self.reservations.get(id).map(|reservation| reservation.shape);
+        order.zip(reserving).is_some_and(|(order, reserving)| {
+            self.tenant_share(order, node, shape) < self.tenant_share(order, node, reserving)
+        })
+    }
+
+    /// The jobs of a queue in the order in which they would go now.
+    pub(crate) fn list_in_turn(&self, node: QueueIndex) -> Vec<&JobKey> {
+        let line = &self.lines[node.index()];
+        let Some(order) = self.find_tenant_order(node) else { return line.keys().collect() };
+        let mut keys: Vec<(Reverse<i32>, TenantShare, &JobKey)> =
+            line.iter().map(|(key, shape)| (key.priority, self.tenant_share(order, node, shape), key)).collect();
+        keys.sort();
+        keys.into_iter().map(|(.., key)| key).collect()
+    }
+
+    /// How many jobs of a queue go before one.
+    pub(crate) fn count_in_turn_before(&self, node: QueueIndex, key: &JobKey) -> usize {
+        if self.find_tenant_order(node).is_none() {
+            return self.lines[node.index()].count_before(key);
+        }
+        let before = self.list_in_turn(node).into_iter().take_while(|other| *other != key);
+        before.filter(|other| !other.id.is_choice()).count()
+    }
+}
