@@ -1,9 +1,9 @@
 //! Lines that are kept long after what they are about is gone: how jobs ended, and what people did.
 //!
 //! Rule: as Slurm's `sacct`, of all jobs that were ever given quota. The lines are kept in some ConfigMaps, the pages.
-//! One of them is written, every five minutes at most, until it is full; then the next, whose lines are forgotten first.
-//! So a write is small however much is kept, and what is kept is bounded: of jobs some ten thousand, the newest. What
-//! admins did has pages of its own, so that no tenant's deeds push it out.
+//! One of them is written, every five minutes at most, until it is full; then the next, whose lines are forgotten
+//! first. So a write is small however much is kept, and what is kept is bounded: of jobs some ten thousand, the newest.
+//! What admins did has pages of its own, so that no tenant's deeds push it out.
 
 mod recorded_action;
 
@@ -60,7 +60,7 @@ impl Pages {
 }
 
 /// One line of a history.
-pub trait Line: Serialize + DeserializeOwned {
+pub trait HistoryLine: Serialize + DeserializeOwned {
     /// What it is known by: what has been recorded is not recorded again.
     fn key(&self) -> (String, String);
     /// When it happened.
@@ -103,7 +103,7 @@ pub struct EndedJob {
 /// The result of a job that was deleted before it ended.
 pub const DELETED: &str = "Deleted";
 
-impl Line for EndedJob {
+impl HistoryLine for EndedJob {
     fn key(&self) -> (String, String) {
         (self.uid.clone(), self.result.clone())
     }
@@ -142,7 +142,7 @@ impl Default for JobHistory {
     }
 }
 
-impl<L: Line> History<L> {
+impl<L: HistoryLine> History<L> {
     /// Without any.
     #[must_use]
     pub const fn new(names: Pages) -> Self {
@@ -222,7 +222,7 @@ impl HistoryPage {
     }
 }
 
-fn parse_lines<L: Line>(lines: &str) -> Result<Vec<L>, String> {
+fn parse_lines<L: HistoryLine>(lines: &str) -> Result<Vec<L>, String> {
     let parse = |(at, line)| serde_json::from_str(line).map_err(|error| format!("its line {}: {error}", at + 1));
     lines.lines().enumerate().map(parse).collect()
 }

@@ -58,7 +58,7 @@ use self::{
 use crate::{
     config::Config,
     decide::{Controller, MemberLoss, StartDeadlines, add_wait, decide},
-    history::{self, History, Line, Pages},
+    history::{self, History, HistoryLine, Pages},
     measure::Measures,
     metrics::Metrics,
     observe::{
@@ -393,7 +393,7 @@ async fn read_actions(maps: Api<ConfigMap>) -> Result<Input, String> {
     Ok(Input::Actions([read_pages(&maps, admins).await?, read_pages(&maps, jobs).await?]))
 }
 
-async fn read_pages<L: Line>(maps: &Api<ConfigMap>, pages: Pages) -> Result<History<L>, String> {
+async fn read_pages<L: HistoryLine>(maps: &Api<ConfigMap>, pages: Pages) -> Result<History<L>, String> {
     let mut read = History::new(pages);
     for (page, name) in pages.list_names().enumerate() {
         if let Some(map) = maps.get_opt(&name).await.map_err(|error| error.to_string())? {

@@ -36,8 +36,9 @@
 //! | [`queue_lifecycle`] | which queues open and close |
 //! | [`queue_annotations`] | what is said on queues: their faults, and the amounts that count |
 //!
-//! Outside of [`decide`]: [`shadow`] says what would be released and evicted beside another scheduler, [`answers`] takes in what became of writes, [`batch_job_pods`] counts pods on nodes,
-//! [`usage_accounts`], [`ended_jobs`] and [`recorded_actions`] keep the accounts that the loop saves.
+//! Outside of [`decide`]: [`shadow`] says what would be released and evicted beside another scheduler, [`answers`]
+//! takes in what became of writes, [`batch_job_pods`] counts pods on nodes, [`usage_accounts`], [`ended_jobs`] and
+//! [`recorded_actions`] keep the accounts that the loop saves.
 //!
 //! [`binding_state`] and [`assess`] say what a binding waits for or holds, [`run_terms`] what its record says beside
 //! its charge, [`eviction`] takes it away and [`eviction_wait`] says why it does not wait again yet, [`jobs`] tells the

@@ -4,7 +4,7 @@ use caldera_crds::action::Action;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Line;
+use super::HistoryLine;
 
 /// What somebody did to an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ impl RecordedAction {
     }
 }
 
-impl Line for RecordedAction {
+impl HistoryLine for RecordedAction {
     fn key(&self) -> (String, String) {
         (format!("{} {}/{}", self.kind, self.namespace, self.name), self.at.to_string())
     }

@@ -56,11 +56,7 @@ async fn ended(s: &Scenario, job: &str) -> anyhow::Result<EndedJob> {
 }
 
 /// What is recorded of somebody's action, once it is.
-async fn done(
-    s: &Scenario,
-    pages: Pages,
-    is_it: impl Fn(&RecordedAction) -> bool,
-) -> anyhow::Result<RecordedAction> {
+async fn done(s: &Scenario, pages: Pages, is_it: impl Fn(&RecordedAction) -> bool) -> anyhow::Result<RecordedAction> {
     let mut last = Vec::new();
     for _ in 0..600 {
         let mut history = History::<RecordedAction>::new(pages);
