@@ -50,7 +50,11 @@ pub async fn run_history(args: HistoryArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Lines of one sort, from the first namespace that has some.
-async fn read_history<L: HistoryLine>(client: &Client, namespace: Option<&str>, pages: Pages) -> anyhow::Result<History<L>> {
+async fn read_history<L: HistoryLine>(
+    client: &Client,
+    namespace: Option<&str>,
+    pages: Pages,
+) -> anyhow::Result<History<L>> {
     let mut read = History::new(pages);
     for namespace in namespace.map_or_else(|| NAMESPACES.to_vec(), |one| vec![one]) {
         let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);

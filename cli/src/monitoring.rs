@@ -1,6 +1,6 @@
-//! Tests, and the generator behind them: render `docs/metrics.md`, the alert rules and the dashboards from the constants
-//! that the metrics are registered by, and check that the files are current. With `CALDERA_WRITE_DOCS=1` they are
-//! written instead.
+//! Tests, and the generator behind them: render `docs/metrics.md`, the alert rules and the dashboards from the
+//! constants that the metrics are registered by, and check that the files are current. With `CALDERA_WRITE_DOCS=1` they
+//! are written instead.
 //!
 //! Rule: an expression names a metric by its constant, so that none can name one that does not exist.
 

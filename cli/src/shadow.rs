@@ -1,7 +1,8 @@
 //! `caldera shadow`: what a controller with `--shadow` would have done beside another scheduler, as it reported it.
 //!
 //! Rule: totals of all jobs since it began, and a line for each of the newest jobs: when and where the other scheduler
-//! placed it, when and where Caldera would have, and why it would have waited. The report is written every five seconds.
+//! placed it, when and where Caldera would have, and why it would have waited. The report is written every five
+//! seconds.
 
 use std::{collections::BTreeSet, process::ExitCode};
 
@@ -198,7 +199,7 @@ mod tests {
             line.split_whitespace().map(ToOwned::to_owned).collect()
         };
         assert_eq!(line("moved"), ["ns", "Job", "moved", "q", "elsewhere", "m1", "1m", "m2,m3", "2s", "-"]);
-        let held = ["ns", "Job", "held", "q", "would-wait", "m1", "1m", "NoQuota;", "would", "evict", "2"];
+        let held = ["ns", "Job", "held", "q", "would-wait", "m1", "1m", "-", "-", "NoQuota;", "would", "evict", "2"];
         assert_eq!(line("held"), held);
         assert!(text.contains("They waited 1m on average; Caldera: 2s."), "{text}");
         assert!(

@@ -1,9 +1,9 @@
 //! Lines that are kept long after what they are about is gone: how jobs ended, and what people did.
 //!
 //! Rule: as Slurm's `sacct`, of all jobs that were ever given quota. The lines are kept in some ConfigMaps, the pages.
-//! One of them is written, every five minutes at most, until it is full; then the next, whose lines are forgotten first.
-//! So a write is small however much is kept, and what is kept is bounded: of jobs some ten thousand, the newest. What
-//! admins did has pages of its own, so that no tenant's deeds push it out.
+//! One of them is written, every five minutes at most, until it is full; then the next, whose lines are forgotten
+//! first. So a write is small however much is kept, and what is kept is bounded: of jobs some ten thousand, the newest.
+//! What admins did has pages of its own, so that no tenant's deeds push it out.
 
 mod recorded_action;
 

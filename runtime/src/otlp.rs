@@ -2,7 +2,8 @@
 //!
 //! Rules:
 //! 1. Only spans about a binding are exported: those with the field [`WORKLOAD`], and what is within them. The trace's
-//!    id is that UID, so webhook, controller and scheduler write one trace for one workload and tell each other nothing.
+//!    id is that UID, so webhook, controller and scheduler write one trace for one workload and tell each other
+//!    nothing.
 //! 2. Nothing waits for a collector: what finds the queue full is dropped and counted
 //!    (`caldera_otlp_dropped_spans_total`), and so is a batch that it does not take twice.
 //! 3. The form is that of opentelemetry-proto's `trace/v1/trace.proto` in its JSON mapping: ids are hexadecimal, 64-bit

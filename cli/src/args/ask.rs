@@ -171,7 +171,8 @@ pub struct HistoryArgs {
     /// Of this queue alone.
     #[arg(short, long, value_name = "QUEUE", add = names::complete_queue_names())]
     pub queue: Option<String>,
-    /// That this user submitted alone, or with --actions did: a person's name, or an account as system:serviceaccount:NAMESPACE:NAME.
+    /// That this user submitted alone, or with --actions did: a person's name, or an account as
+    /// system:serviceaccount:NAMESPACE:NAME.
     #[arg(short, long, value_name = "USER")]
     pub user: Option<String>,
     /// Tells instead who did what: held, released, moved, resized and suspended jobs, paused the fleet, opened, closed

@@ -155,7 +155,7 @@ fn render_queues(caption: &str, lines: &[QueueLine], names: &VisibleNames) -> Ht
         if names.queues.contains(&line.name) {
             name.link(&["queues", &line.name], &line.name);
         } else {
-            name.text("another queue");
+            name.raw("<span class=\"other\">another queue</span>");
         }
         name.raw("</span>");
         let mut state = Html::new();
@@ -165,11 +165,12 @@ fn render_queues(caption: &str, lines: &[QueueLine], names: &VisibleNames) -> Ht
             state.raw("<div class=\"fault\">").text(fault).raw("</div>");
         }
         let mut cells = vec![name, state];
-        cells.extend(render_amounts(line));
+        // On a narrow screen what is last is out of sight.
         cells.extend([line.waiting, line.starting, line.running].map(Html::of));
+        cells.extend(render_amounts(line));
         cells
     });
-    let header = ["Queue", "State", "Used, of its limit", "Deserved", "Borrowed", "Waiting", "Starting", "Running"];
+    let header = ["Queue", "State", "Waiting", "Starting", "Running", "Used, of its limit", "Deserved", "Borrowed"];
     let mut html = Html::new();
     html.table(caption, &header, rows);
     html

@@ -38,8 +38,8 @@
 //!
 //! Of all that, [`sent_writes`] holds back what was sent and is not seen yet.
 //!
-//! Outside of [`decide`]: [`shadow`] says what would be released and evicted beside another scheduler, [`answers`] takes
-//! in what became of writes, [`batch_job_pods`] counts pods on nodes, [`usage_accounts`], [`ended_jobs`] and
+//! Outside of [`decide`]: [`shadow`] says what would be released and evicted beside another scheduler, [`answers`]
+//! takes in what became of writes, [`batch_job_pods`] counts pods on nodes, [`usage_accounts`], [`ended_jobs`] and
 //! [`recorded_actions`] keep the accounts that the loop saves.
 //!
 //! [`binding_state`] and [`assess`] say what a binding waits for or holds, [`run_terms`] what its record says beside

@@ -8,8 +8,8 @@
 //!    faster than the watch.
 //! 4. What would be released gets its record here alone, and is charged by it from then on. What was placed before the
 //!    shadow began has none, so that it is never evicted, as after an adoption.
-//! 5. Of evictions one attempt is told for each job. None is carried out, so the job goes on waiting, and its victims may
-//!    be another job's after [`EVICTION_COUNTS`].
+//! 5. Of evictions one attempt is told for each job. None is carried out, so the job goes on waiting, and its victims
+//!    may be another job's after [`EVICTION_COUNTS`].
 //! 6. Only releases, reservations, reclaim and preemption are decided: nothing of queues' states, PodGroups, Commands
 //!    or deadlines.
 

@@ -42,6 +42,7 @@ use crate::{
 
 /// Something that happened.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "few are there at a time")]
 pub enum Input {
     /// Queues.
     Queues(Event<QueueFacts>),

@@ -84,7 +84,10 @@ fn a_line_says_which_job_is_released_evicted_or_withdrawn_in_which_queue_and_by_
     };
     let released = of("a job is released", "ns/mine-job");
     assert_eq!((&released["queue"], &released["by"]), (&json!("a"), &json!("controller")));
-    assert_eq!(released["span"], json!({"name": "decision", "binding": "ns/mine-job", "queue": "a"}));
+    let span = &released["span"];
+    let said = ["name", "binding", "queue", "does"].map(|field| span[field].clone());
+    assert_eq!(said, ["decision", "ns/mine-job", "a", "release"].map(|text| json!(text)));
+    assert!(span["workload_uid"].as_str().is_some_and(|uid| uid.starts_with("uid-")), "{span}");
     assert!(released["charged"].as_str().is_some_and(|charged| charged.contains("cpu 4")), "{released}");
     let evicted = of("a job is evicted", "ns/young-job");
     let fields = ["queue", "clusters", "reason", "by", "preemptor"].map(|name| evicted[name].clone());

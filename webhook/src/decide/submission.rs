@@ -11,7 +11,8 @@ use serde_json::Value;
 use super::stamps::Stamp;
 use crate::observe::{cache::Snapshot, request::UserInfo};
 
-/// The stamps of a job; `old` is what it was before, if it is not new. None where a trusted writer writes what he wants.
+/// The stamps of a job; `old` is what it was before, if it is not new. None where a trusted writer writes what he
+/// wants.
 #[must_use]
 pub fn choose_submission_stamps(
     job: &Value,
