@@ -45,7 +45,7 @@ pub(crate) const VALIDATE_JOB: &str = "validate-job";
 
 /// The routes of admission, and how each is decided. Karmada's interpreter has a form of its own
 /// ([`interpret_request`](crate::decide::interpreter::interpret_request)).
-pub const RULES: [(&str, Rule); 9] = [
+pub const RULES: [(&str, Rule); 10] = [
     (BINDINGS, answer_binding),
     // What no Work looks like is refused before its values are read to tell a forged one.
     ("mutate-work", |body, snapshot| {

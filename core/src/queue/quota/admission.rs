@@ -145,7 +145,8 @@ impl JobShape {
 
     /// All that it names.
     pub(crate) fn list_dims(&self) -> impl Iterator<Item = Dim> {
-        self.demand().chain(self.elastic.iter().flat_map(|(step, _)| step)).map(|(dim, _)| *dim)
+        let amounts = self.demand().chain(self.elastic.iter().flat_map(|(step, _)| step)).map(|(dim, _)| *dim);
+        amounts.chain(self.tenants.iter().copied())
     }
 
     /// What the minimum asks for, and what it counts as.
