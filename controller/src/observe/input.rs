@@ -40,6 +40,7 @@ use crate::{history::JobHistory, usage::UsageHistory};
 
 /// Something that happened.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "inputs are taken in one by one, and queues are few")]
 pub enum Input {
     /// Queues.
     Queues(Event<QueueFacts>),
