@@ -63,8 +63,8 @@ pub struct SimulateArgs {
     /// Kubeconfig of a Karmada API: begins with what waits and runs there now. Only reads.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Who decides: caldera, volcano-global, fifo, best-effort-fifo, kueue, kueue-fair, armada; one after the other, each
-    /// in its own world.
+    /// Who decides: caldera, volcano-global, fifo, best-effort-fifo, kueue, kueue-fair, armada; one after the other,
+    /// each in its own world.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "caldera", value_parser = parse_value::<PolicyName>)]
     pub policy: Vec<PolicyName>,
     /// What everything random follows from: scenarios, and --estimates rough.

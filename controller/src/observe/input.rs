@@ -42,7 +42,7 @@ use crate::{
 
 /// Something that happened.
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "few are there at a time")]
+#[allow(clippy::large_enum_variant, reason = "inputs are taken in one by one, and queues are few")]
 pub enum Input {
     /// Queues.
     Queues(Event<QueueFacts>),

@@ -7,7 +7,8 @@
 //! - `quota`: what each queue may have ([`faults`]: what is wrong with it) and what jobs are charged ([`ledger`]).
 //! - `pending`: the order of queues and of the jobs that wait in them.
 //! - [`capacity`]: the question whether a job fits into the clusters now.
-//! - `aging`: how priorities rise with the time in line; `tenant_order`: whether tenants take turns; `waiting`: how long a job waits for a reservation.
+//! - `aging`: how priorities rise with the time in line; `tenant_order`: whether tenants take turns; `waiting`: how
+//!   long a job waits for a reservation.
 //! - `reservation`: what is kept free for a job that has waited long (EASY backfill).
 //! - [`preemption`]: which running jobs are evicted for a job that waits (reclaim and preempt).
 //! - [`engine`]: all of these together, fed by events and asked for the next job to release.

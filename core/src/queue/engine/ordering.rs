@@ -11,6 +11,7 @@ use crate::{
             line::{Inadmissible, ShapeId},
             queue_order::{Head, Touch},
         },
+        quota::tenant_share::TenantShare,
         quota::{
             amounts::{Dense, Dim},
             history::Decay,
@@ -18,7 +19,6 @@ use crate::{
         },
         reservation::ReservationId,
         spec::Dequeue,
-        tenant_order::TenantShare,
     },
     resources::Resources,
     time::SubmitTime,

@@ -12,8 +12,9 @@ use crate::{
             line::ShapeId,
         },
         quota::slot::QueueIndex,
+        quota::tenant_share::TenantShare,
         reservation::{Reservation, ReservationId, ReservationRank},
-        tenant_order::{TenantOrder, TenantShare},
+        tenant_order::TenantOrder,
     },
     tenant::Tenant,
 };

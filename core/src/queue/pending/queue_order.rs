@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 use crate::queue::{
     pending::job_order::{DominantShare, JobKey},
     quota::slot::QueueIndex,
-    tenant_order::TenantShare,
+    quota::tenant_share::TenantShare,
 };
 
 /// What a leaf enters with: its next job.

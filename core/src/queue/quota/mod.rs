@@ -15,5 +15,6 @@ pub mod history;
 pub mod ledger;
 pub(crate) mod running;
 pub(crate) mod slot;
+pub(crate) mod tenant_share;
 pub(crate) mod tree;
 pub(crate) mod water_fill;

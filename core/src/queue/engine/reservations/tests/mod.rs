@@ -30,12 +30,12 @@ use crate::{
             job_order::JobKey,
             line::{Inadmissible, ShapeId},
         },
+        quota::tenant_share::TenantShare,
         quota::{
             admission,
             slot::{QueueIndex, Slot},
         },
         reservation::{RESERVATION_AFTER, Reservation, ReservationCause, ReservationId},
-        tenant_order::TenantShare,
     },
     resources::Resources,
     tenant::Tenant,
