@@ -1,8 +1,9 @@
 //! Roles on the Karmada API: what each component may do, and what readers may.
 //!
-//! Rules: exactly the verbs that are used, one rule for each API group. Leases, ConfigMaps and Secrets are granted in
-//! one namespace and by name; a name can not bound `create`, so that is a rule of its own. Webhook configurations may
-//! be changed only where registration is asked for, and only ours.
+//! Rules: exactly the verbs that are used, one rule for each API group; `.ci/run` compares them with what tests used
+//! (`cli/tests/used_verbs.rs`). Leases, ConfigMaps and Secrets are granted in one namespace and by name; a name can not
+//! bound `create`, so that is a rule of its own. Webhook configurations may be changed only where registration is asked
+//! for, and only ours.
 
 use caldera_controller::{history, settings, shadow, usage};
 use caldera_crds::names::karmada::CLUSTER_NAMESPACE;
@@ -133,6 +134,14 @@ fn build_reader_roles() -> [Value; 3] {
     [reader, role("caldera-member-reader", vec![of_members]), role("caldera-state-reader", vec![state])]
 }
 
+/// The workloads alone, without their namespaces.
+fn follow_workloads() -> impl Iterator<Item = Rule> {
+    WORKLOADS.into_iter().map(|(group, resources, verbs)| match group {
+        "" => (group, &["pods"][..], verbs),
+        _ => (group, resources, verbs),
+    })
+}
+
 /// The rules of each component for all namespaces.
 fn list_cluster_rules(component: &str) -> Vec<Rule> {
     let mut rules = Vec::new();
@@ -183,17 +192,15 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
             ]);
         }
         "scheduler" => {
-            rules.extend(WORKLOADS.into_iter().chain(MEMBERS));
+            rules.extend(follow_workloads().chain(MEMBERS));
             rules.extend([
                 (BINDINGS, &["resourcebindings", "clusterresourcebindings"][..], &["list", "watch", "patch"][..]),
                 (BINDINGS, &["resourcebindings/status", "clusterresourcebindings/status"], &["patch"]),
                 POLICIES,
-                (QUEUES, &["queues"], FOLLOW),
                 DATA,
                 (OURS, &["clusterinventories", "federationtopologies", "clusterscores"], FOLLOW),
                 (OURS, &["federationtopologies/status"], &["patch"]),
                 EVENTS,
-                CLASSES,
             ]);
         }
         // A collector that runs inside its member could do without proxy and secrets.
@@ -207,11 +214,7 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
         }
         // It shows what it follows to whoever may list it himself, and asks who that is.
         "console" => {
-            let followed = WORKLOADS.map(|(group, resources, verbs)| match group {
-                "" => (group, &["pods"][..], verbs),
-                _ => (group, resources, verbs),
-            });
-            rules.extend(followed);
+            rules.extend(follow_workloads());
             rules.extend([
                 ("", &["events"][..], &["list"][..]),
                 (QUEUES, &["queues", "podgroups"], FOLLOW),

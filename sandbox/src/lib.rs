@@ -7,3 +7,4 @@
 pub mod fleet;
 pub mod karmada;
 pub mod member;
+mod used_verbs;

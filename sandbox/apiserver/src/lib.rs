@@ -79,4 +79,4 @@ mod yaml;
 
 pub use clock::{Clock, SystemClock, TokioClock};
 pub use ids::{Ids, RandomIds, SeededIds};
-pub use server::{ApiServer, Options};
+pub use server::{ApiServer, GrantObserver, GrantedRequest, Options};

@@ -31,6 +31,26 @@ pub struct Options {
     pub history: usize,
     /// Webhook servers in this process, by `namespace/service` or by `host:port` of the URL: called without a socket.
     pub webhooks: BTreeMap<String, axum::Router>,
+    /// Is told of each request that RBAC allowed; nobody is of those of `system:masters`.
+    pub granted: Option<GrantObserver>,
+}
+
+/// Looks at requests that RBAC allowed.
+pub type GrantObserver = Arc<dyn Fn(&GrantedRequest<'_>) + Send + Sync>;
+
+/// What somebody was allowed to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GrantedRequest<'a> {
+    /// Who asked.
+    pub user: &'a str,
+    /// For what.
+    pub verb: &'a str,
+    /// The API group; empty for the core's, and for what is no resource.
+    pub group: &'a str,
+    /// The plural; empty for what is no resource.
+    pub resource: &'a str,
+    /// Empty for the resource itself.
+    pub subresource: &'a str,
 }
 
 impl Default for Options {
@@ -43,6 +63,7 @@ impl Default for Options {
             users: BTreeMap::new(),
             history: 8192,
             webhooks: BTreeMap::new(),
+            granted: None,
         }
     }
 }
@@ -141,6 +162,10 @@ impl ApiServer {
 
     pub(crate) fn registry(&self) -> Arc<Registry> {
         self.0.registry.load_full()
+    }
+
+    pub(crate) fn grant_observer(&self) -> Option<&GrantObserver> {
+        self.0.options.granted.as_ref()
     }
 
     pub(crate) fn new_id(&self) -> uuid::Uuid {

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::error::{Status, go_quote};
 use crate::resource::Resource;
-use crate::server::ApiServer;
+use crate::server::{ApiServer, GrantedRequest};
 
 /// An authenticated client.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -147,6 +147,11 @@ pub(crate) fn decide_access(server: &ApiServer, user: &User, request: &RequestIn
 pub(crate) fn authorize_request(server: &ApiServer, user: &User, request: &RequestInfo) -> Result<(), Status> {
     let decision = decide_access(server, user, request);
     if decision.allowed {
+        // Of the administrator's none has a reason.
+        if let Some(observe) = server.grant_observer().filter(|_| !decision.reason.is_empty()) {
+            let RequestInfo { verb, group, resource, subresource, .. } = request;
+            observe(&GrantedRequest { user: &user.name, verb, group, resource, subresource });
+        }
         return Ok(());
     }
     Err(forbid_request(user, request, &decision.reason))
