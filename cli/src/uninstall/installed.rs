@@ -1,7 +1,7 @@
 //! What `caldera uninstall` finds on a Karmada API, kind by kind.
 //!
 //! Rule: what is installed by name is asked by the names that `caldera manifests` prints. Bindings count if they name
-//! our scheduler or have an annotation of ours, queues by annotation `queue-status`, PodGroups by our label, definitions
+//! our scheduler or have an annotation of ours, queues by our annotations, PodGroups by our label, definitions
 //! by group `federation.caldera.dev`: HyperJob is Volcano's. What the caller may not see is an error, never absent.
 
 use std::collections::BTreeSet;
@@ -10,6 +10,7 @@ use anyhow::Context;
 use caldera_controller::shadow;
 use caldera_core::reason::Reason;
 use caldera_crds::{
+    action::ACTION_STAMPS,
     manifests::build_federation_crds,
     names::{
         caldera::{QUEUE_STATUS, SCHEDULER_NAME, WORKLOAD_NAME},
@@ -91,7 +92,10 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
         bindings: bindings.into_iter().filter(is_binding_of_caldera).collect(),
         ended: jobs.iter().filter(|job| has_ended(job)).map(key_of).collect(),
         pod_groups,
-        queues: queues.into_iter().filter(|queue| annotation_of(queue, QUEUE_STATUS).is_some()).collect(),
+        queues: queues
+            .into_iter()
+            .filter(|queue| ACTION_STAMPS.iter().chain([&QUEUE_STATUS]).any(|name| annotation_of(queue, name).is_some()))
+            .collect(),
         inventories: inventories
             .into_iter()
             .map(|object| InstalledObject { resource: inventory_resource(), object })
