@@ -72,7 +72,7 @@ impl Engine {
         }
         let is_first = self.lines[node.index()].first_of(shape).is_some_and(|first| new < *first);
         self.remove_pending(node, &key);
-        self.lines[node.index()].insert(new.clone(), shape);
+        self.lines[node.index()].insert(new.clone(), shape, &self.shapes[shape.0 as usize].tenants);
         if is_first {
             self.requeue_after_new_first(node, shape);
         }

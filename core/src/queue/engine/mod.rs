@@ -276,7 +276,7 @@ impl Engine {
         self.resized.extend(resized);
         let shape = self.intern_shape(job.ask);
         let is_first = self.lines[node.index()].first_of(shape).is_some_and(|first| key < *first);
-        self.lines[node.index()].insert(key.clone(), shape);
+        self.lines[node.index()].insert(key.clone(), shape, &self.shapes[shape.0 as usize].tenants);
         if is_first {
             self.requeue_after_new_first(node, shape);
         }

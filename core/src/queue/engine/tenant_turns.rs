@@ -11,8 +11,7 @@ use crate::{
             job_order::{JobKey, OrderPolicy},
             line::ShapeId,
         },
-        quota::slot::QueueIndex,
-        quota::tenant_share::TenantShare,
+        quota::{amounts::Dim, slot::QueueIndex, tenant_share::TenantShare},
         reservation::{Reservation, ReservationId, ReservationRank},
         tenant_order::TenantOrder,
     },
@@ -38,9 +37,14 @@ impl Engine {
 
     /// What the tenant of a shape has of a queue.
     pub(crate) fn tenant_share(&self, order: TenantOrder, node: QueueIndex, shape: ShapeId) -> TenantShare {
+        self.share_of_tenants(order, node, &self.shape(shape).tenants)
+    }
+
+    /// The same of the one of these that takes turns.
+    pub(crate) fn share_of_tenants(&self, order: TenantOrder, node: QueueIndex, tenants: &[Dim]) -> TenantShare {
         let slot = &self.slots[node.index()];
-        let charge = order.tenant_of(&self.shape(shape).tenants).and_then(|tenant| slot.of_tenants.get(&tenant));
-        charge.map_or(TenantShare::NOTHING, |charge| TenantShare::of_charge(charge, slot, &self.dims))
+        let charge = order.tenant_of(tenants).and_then(|tenant| slot.of_tenants.get(&tenant));
+        charge.map_or(TenantShare::NOTHING, |charge| charge.share(&slot.real))
     }
 
     /// What tenants of a queue have changed: it may be another one's turn.
