@@ -162,7 +162,7 @@ pub struct Engine {
     reservations: Reservations,
     /// Seconds since 1970.
     now: i64,
-    /// When the priorities of waiting jobs rise next, in seconds since 1970: at least those that do.
+    /// When the priorities of jobs in line rise next, in seconds since 1970.
     aging_steps: BTreeSet<(i64, JobId)>,
     /// Seconds that a job is blocked before it gets a reservation.
     reservation_after: Option<i64>,
@@ -351,6 +351,7 @@ impl Engine {
             Some(QueueingState::BackingOff { node, shape, .. }) => self.end_backoff(id, node, shape),
             Some(QueueingState::Pending { node, key, shape, .. }) => {
                 self.remove_reservation_of_job(id);
+                self.cancel_aging(node, &key);
                 self.remove_pending(node, &key);
                 self.drop_shape_user(shape);
             }
