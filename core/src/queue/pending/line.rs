@@ -6,7 +6,10 @@
 //! admissible shape (Kueue's `BestEffortFIFO`). `Fifo` takes the head of the line, and nobody if all shapes of the head
 //! are inadmissible (Kueue's `StrictFIFO`). A job that can never start is no head: nobody waits behind it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use crate::{
     queue::{
@@ -240,6 +243,20 @@ impl PendingLine {
                 Some((key, _)) => after += usize::from(!key.id.is_choice()),
             }
         }
+    }
+
+    /// The same where tenants take turns, by what those of a shape have beside the one of `key`. Costs as many steps as
+    /// there are shapes, and jobs before.
+    pub(crate) fn count_before_by_share(&self, key: &JobKey, compare: impl Fn(&[Dim]) -> Ordering) -> usize {
+        let count = |SameShape { jobs, tenants }: &SameShape| {
+            let share = compare(tenants);
+            let is_before = |other: &&JobKey| {
+                let by_turn = other.priority.cmp(&key.priority).then(share);
+                by_turn.then_with(|| (*other).cmp(key)).is_lt()
+            };
+            jobs.iter().take_while(is_before).filter(|other| !other.id.is_choice()).count()
+        };
+        self.shapes.values().map(count).sum()
     }
 
     /// Adds a job of a shape, which is of these tenants.
