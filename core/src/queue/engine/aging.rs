@@ -32,10 +32,22 @@ impl Engine {
 
     /// When the priority of a job rises next it is put in line anew.
     pub(crate) fn schedule_aging(&mut self, node: QueueIndex, key: &JobKey) {
+        let next = self.next_aging_step(node, key);
+        self.aging_steps.extend(next);
+    }
+
+    /// It is in line no more. Steps by what its queue said before go when that is worked out.
+    pub(crate) fn cancel_aging(&mut self, node: QueueIndex, key: &JobKey) {
+        if let Some(next) = self.next_aging_step(node, key) {
+            self.aging_steps.remove(&next);
+        }
+    }
+
+    /// The same from one step to the next.
+    fn next_aging_step(&self, node: QueueIndex, key: &JobKey) -> Option<(i64, JobId)> {
         let created = key.created.as_second();
-        let waited = self.now.saturating_sub(created);
-        let next = self.find_aging(node).and_then(|aging| aging.next_step_after(waited));
-        self.aging_steps.extend(next.map(|next| (created.saturating_add(next), key.id.clone())));
+        let next = self.find_aging(node)?.next_step_after(self.now.saturating_sub(created))?;
+        Some((created.saturating_add(next), key.id.clone()))
     }
 
     /// Time has passed.
@@ -72,7 +84,7 @@ impl Engine {
         }
         let is_first = self.lines[node.index()].first_of(shape).is_some_and(|first| new < *first);
         self.remove_pending(node, &key);
-        self.lines[node.index()].insert(new.clone(), shape);
+        self.lines[node.index()].insert(new.clone(), shape, &self.shapes[shape.0 as usize].tenants);
         if is_first {
             self.requeue_after_new_first(node, shape);
         }

@@ -162,7 +162,7 @@ pub struct Engine {
     reservations: Reservations,
     /// Seconds since 1970.
     now: i64,
-    /// When the priorities of waiting jobs rise next, in seconds since 1970: at least those that do.
+    /// When the priorities of jobs in line rise next, in seconds since 1970.
     aging_steps: BTreeSet<(i64, JobId)>,
     /// Seconds that a job is blocked before it gets a reservation.
     reservation_after: Option<i64>,
@@ -276,7 +276,7 @@ impl Engine {
         self.resized.extend(resized);
         let shape = self.intern_shape(job.ask);
         let is_first = self.lines[node.index()].first_of(shape).is_some_and(|first| key < *first);
-        self.lines[node.index()].insert(key.clone(), shape);
+        self.lines[node.index()].insert(key.clone(), shape, &self.shapes[shape.0 as usize].tenants);
         if is_first {
             self.requeue_after_new_first(node, shape);
         }
@@ -351,6 +351,7 @@ impl Engine {
             Some(QueueingState::BackingOff { node, shape, .. }) => self.end_backoff(id, node, shape),
             Some(QueueingState::Pending { node, key, shape, .. }) => {
                 self.remove_reservation_of_job(id);
+                self.cancel_aging(node, &key);
                 self.remove_pending(node, &key);
                 self.drop_shape_user(shape);
             }

@@ -45,7 +45,7 @@ impl Engine {
             let QueueingState::Pending { node, key, shape, rank } = state else { continue };
             self.remove_pending(*node, key);
             *key = self.job_key(*node, key.id.clone(), key.created, *rank);
-            self.lines[node.index()].insert(key.clone(), *shape);
+            self.lines[node.index()].insert(key.clone(), *shape, &self.shapes[shape.0 as usize].tenants);
         }
         self.jobs = jobs;
     }
@@ -139,7 +139,7 @@ impl Engine {
     pub(crate) fn find_first_candidate(&self, node: QueueIndex) -> Option<(&JobKey, ShapeId)> {
         let (slot, line) = (&self.slots[node.index()], &self.lines[node.index()]);
         match self.find_tenant_order(node) {
-            Some(order) => line.find_next_by_share(|shape| self.tenant_share(order, node, shape)),
+            Some(order) => line.find_next_by_share(|tenants| self.share_of_tenants(order, node, tenants)),
             None => line.find_next_candidate(slot.spec.as_ref().map_or(Dequeue::Traverse, |spec| spec.dequeue)),
         }
     }

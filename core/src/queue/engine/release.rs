@@ -42,6 +42,7 @@ impl Engine {
             _ => key.priority.0,
         };
         self.remove_reservation_of_job(key.id.as_str());
+        self.cancel_aging(node, key);
         self.remove_pending(node, key);
         self.drop_shape_user(id);
         self.jobs.remove(&key.id);

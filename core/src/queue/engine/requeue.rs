@@ -15,7 +15,6 @@ use std::{
 use crate::queue::{
     engine::Engine,
     pending::{
-        job_order::JobKey,
         line::{Inadmissible, ShapeId},
         queue_order::Head,
     },
@@ -152,10 +151,13 @@ impl Engine {
             needed.filter(|needed| self.is_free(*needed))
         };
         let (job, shape, needed) = if let Some(order) = self.find_tenant_order(node) {
-            let all =
-                line.list_first_inadmissible_jobs().filter_map(|(job, shape)| Some((job, *shape, needed(*shape)?)));
-            let turn = |job: &JobKey, shape| (job.priority, self.tenant_share(order, node, shape));
-            all.min_by(|a, b| turn(a.0, a.1).cmp(&turn(b.0, b.1)).then_with(|| a.0.cmp(b.0)))?
+            let firsts = line.list_first_inadmissible_jobs_by_tenants().filter_map(|(tenants, firsts)| {
+                let first = firsts.iter().find_map(|(job, shape)| Some((job, *shape, needed(*shape)?)));
+                let (job, shape, needed) = first?;
+                Some(((job.priority, self.share_of_tenants(order, node, tenants), job), shape, needed))
+            });
+            let ((.., job), shape, needed) = firsts.min_by(|a, b| a.0.cmp(&b.0))?;
+            (job, shape, needed)
         } else if slot.is_fifo() {
             line.list_head_entries().find_map(|(job, shape)| Some((job, shape, needed(shape)?)))?
         } else {

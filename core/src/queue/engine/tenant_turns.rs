@@ -2,8 +2,6 @@
 //!
 //! A fifo queue goes by its line, whoever's jobs are in it, and under [`OrderPolicy::Fifo`] every queue does.
 
-use std::cmp::Reverse;
-
 use crate::{
     queue::{
         engine::{Engine, QueueingState},
@@ -11,9 +9,8 @@ use crate::{
             job_order::{JobKey, OrderPolicy},
             line::ShapeId,
         },
-        quota::slot::QueueIndex,
-        quota::tenant_share::TenantShare,
-        reservation::{Reservation, ReservationId, ReservationRank},
+        quota::{amounts::Dim, slot::QueueIndex, tenant_share::TenantShare},
+        reservation::{ReservationId, ReservationRank},
         tenant_order::TenantOrder,
     },
     tenant::Tenant,
@@ -38,22 +35,28 @@ impl Engine {
 
     /// What the tenant of a shape has of a queue.
     pub(crate) fn tenant_share(&self, order: TenantOrder, node: QueueIndex, shape: ShapeId) -> TenantShare {
+        self.share_of_tenants(order, node, &self.shape(shape).tenants)
+    }
+
+    /// The same of the one of these that takes turns.
+    pub(crate) fn share_of_tenants(&self, order: TenantOrder, node: QueueIndex, tenants: &[Dim]) -> TenantShare {
         let slot = &self.slots[node.index()];
-        let charge = order.tenant_of(&self.shape(shape).tenants).and_then(|tenant| slot.of_tenants.get(&tenant));
-        charge.map_or(TenantShare::NOTHING, |charge| TenantShare::of_charge(charge, slot, &self.dims))
+        let charge = order.tenant_of(tenants).and_then(|tenant| slot.of_tenants.get(&tenant));
+        charge.map_or(TenantShare::NOTHING, |charge| charge.share(&slot.real))
     }
 
     /// What tenants of a queue have changed: it may be another one's turn.
     pub(crate) fn note_tenant_change(&mut self, node: QueueIndex) {
-        if self.find_tenant_order(node).is_none() {
-            return;
-        }
+        let Some(order) = self.find_tenant_order(node) else { return };
         self.search.insert(node);
         for id in self.reservations.of_queue(node) {
             self.reservations.schedule_update(self.now, id);
-            let bound = self.reservations.get(id).into_iter().flat_map(Reservation::list_blocked_shapes);
-            let own: Vec<ShapeId> = bound.filter(|(at, _)| *at == node).map(|(_, shape)| shape).collect();
-            own.into_iter().for_each(|shape| self.requeue_shape(node, shape));
+            let Some(reservation) = self.reservations.get(id) else { continue };
+            let reserving = self.tenant_share(order, node, reservation.shape);
+            // Whoever has as much as before, or more, stays blocked.
+            let has_less = |shape: &ShapeId| self.tenant_share(order, node, *shape) < reserving;
+            let earlier: Vec<ShapeId> = reservation.list_blocked_shapes_at(node).filter(has_less).collect();
+            earlier.into_iter().for_each(|shape| self.requeue_shape(node, shape));
         }
         // Who would get one may be another job.
         let here = self.reservations.list_shortages_of_queue(node);
@@ -83,18 +86,20 @@ impl Engine {
     pub(crate) fn list_in_turn(&self, node: QueueIndex) -> Vec<&JobKey> {
         let line = &self.lines[node.index()];
         let Some(order) = self.find_tenant_order(node) else { return line.keys().collect() };
-        let mut keys: Vec<(Reverse<i32>, TenantShare, &JobKey)> =
-            line.iter().map(|(key, shape)| (key.priority, self.tenant_share(order, node, shape), key)).collect();
-        keys.sort();
-        keys.into_iter().map(|(.., key)| key).collect()
+        let turn = |key: &JobKey, shape| (key.priority, self.tenant_share(order, node, shape));
+        let mut keys: Vec<_> = line.iter().map(|(key, shape)| (turn(key, shape), key)).collect();
+        // Those of one turn stay in line.
+        keys.sort_by_key(|(turn, _)| *turn);
+        keys.into_iter().map(|(_, key)| key).collect()
     }
 
     /// How many jobs of a queue go before one.
     pub(crate) fn count_in_turn_before(&self, node: QueueIndex, key: &JobKey) -> usize {
-        if self.find_tenant_order(node).is_none() {
-            return self.lines[node.index()].count_before(key);
-        }
-        let before = self.list_in_turn(node).into_iter().take_while(|other| *other != key);
-        before.filter(|other| !other.id.is_choice()).count()
+        let line = &self.lines[node.index()];
+        let Some((order, shape)) = self.find_tenant_order(node).zip(line.shape_of(key)) else {
+            return line.count_before(key);
+        };
+        let mine = self.tenant_share(order, node, shape);
+        line.count_before_by_share(key, |tenants| self.share_of_tenants(order, node, tenants).cmp(&mine))
     }
 }

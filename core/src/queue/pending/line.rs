@@ -6,7 +6,10 @@
 //! admissible shape (Kueue's `BestEffortFIFO`). `Fifo` takes the head of the line, and nobody if all shapes of the head
 //! are inadmissible (Kueue's `StrictFIFO`). A job that can never start is no head: nobody waits behind it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use crate::{
     queue::{
@@ -46,14 +49,53 @@ impl Inadmissible {
     }
 }
 
+/// The first jobs of shapes.
+pub(crate) type FirstJobs = BTreeSet<(JobKey, ShapeId)>;
+
+/// The same in order, in all and by the tenants that their shapes are of.
+#[derive(Debug, Clone, Default)]
+struct FirstsByTenants {
+    all: FirstJobs,
+    of_tenants: BTreeMap<Box<[Dim]>, FirstJobs>,
+}
+
+impl FirstsByTenants {
+    fn insert(&mut self, first: (JobKey, ShapeId), tenants: &[Dim]) {
+        match self.of_tenants.get_mut(tenants) {
+            Some(same) => drop(same.insert(first.clone())),
+            None => drop(self.of_tenants.insert(tenants.into(), [first.clone()].into())),
+        }
+        self.all.insert(first);
+    }
+
+    /// True if it was there.
+    fn remove(&mut self, first: &(JobKey, ShapeId), tenants: &[Dim]) -> bool {
+        if let Some(same) = self.of_tenants.get_mut(tenants) {
+            same.remove(first);
+            if same.is_empty() {
+                self.of_tenants.remove(tenants);
+            }
+        }
+        self.all.remove(first)
+    }
+}
+
+/// The jobs of one shape.
+#[derive(Debug, Clone)]
+struct SameShape {
+    jobs: BTreeSet<JobKey>,
+    /// Whose they are.
+    tenants: Box<[Dim]>,
+}
+
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PendingLine {
     jobs: BTreeMap<JobKey, ShapeId>,
-    shapes: BTreeMap<ShapeId, BTreeSet<JobKey>>,
+    shapes: BTreeMap<ShapeId, SameShape>,
     /// The first job of every shape that is not inadmissible.
-    admissible: BTreeSet<(JobKey, ShapeId)>,
+    admissible: FirstsByTenants,
     /// The first job of every shape that is.
-    waiting: BTreeSet<(JobKey, ShapeId)>,
+    waiting: FirstsByTenants,
     inadmissible: BTreeMap<ShapeId, Inadmissible>,
     /// Those of them that can never start: nobody waits behind them.
     unsatisfiable: BTreeSet<ShapeId>,
@@ -77,13 +119,13 @@ impl PendingLine {
     }
 
     pub(crate) fn first_of(&self, shape: ShapeId) -> Option<&JobKey> {
-        self.shapes.get(&shape).and_then(BTreeSet::first)
+        self.shapes.get(&shape).and_then(|same| same.jobs.first())
     }
 
     /// Those of a shape that may rank first: of each priority the one with the earliest deadline, and the oldest
     /// without.
     pub(crate) fn list_possible_first_jobs(&self, shape: ShapeId) -> Vec<&JobKey> {
-        let Some(same) = self.shapes.get(&shape) else { return Vec::new() };
+        let Some(SameShape { jobs: same, .. }) = self.shapes.get(&shape) else { return Vec::new() };
         let mut firsts = Vec::new();
         let mut next = same.first();
         while let Some(first) = next {
@@ -101,7 +143,7 @@ impl PendingLine {
     }
 
     pub(crate) fn count_of(&self, shape: ShapeId) -> usize {
-        self.shapes.get(&shape).map_or(0, BTreeSet::len)
+        self.shapes.get(&shape).map_or(0, |same| same.jobs.len())
     }
 
     /// The shape of a pending job.
@@ -116,17 +158,18 @@ impl PendingLine {
     /// The job to look at next.
     pub(crate) fn find_next_candidate(&self, dequeue: Dequeue) -> Option<(&JobKey, ShapeId)> {
         match dequeue {
-            Dequeue::Traverse => self.admissible.first().map(|(key, shape)| (key, *shape)),
+            Dequeue::Traverse => self.admissible.all.first().map(|(key, shape)| (key, *shape)),
             Dequeue::Fifo => self.list_head_entries().find(|(_, shape)| !self.inadmissible.contains_key(shape)),
         }
     }
 
     /// The same where tenants take turns: of the highest priority the first of those who have the least. Costs as many
-    /// steps as there are admissible shapes of that priority.
-    pub(crate) fn find_next_by_share<S: Ord>(&self, share: impl Fn(ShapeId) -> S) -> Option<(&JobKey, ShapeId)> {
-        let highest = self.admissible.first()?.0.priority;
-        let alike = self.admissible.iter().take_while(|(key, _)| key.priority == highest);
-        let by_share = alike.map(|(key, shape)| (share(*shape), key, *shape));
+    /// steps as there are tenants that have an admissible shape.
+    pub(crate) fn find_next_by_share<S: Ord>(&self, share: impl Fn(&[Dim]) -> S) -> Option<(&JobKey, ShapeId)> {
+        let highest = self.admissible.all.first()?.0.priority;
+        let firsts = self.admissible.of_tenants.iter().filter_map(|(tenants, same)| Some((tenants, same.first()?)));
+        let alike = firsts.filter(|(_, (key, _))| key.priority == highest);
+        let by_share = alike.map(|(tenants, (key, shape))| (share(tenants), key, *shape));
         by_share.min().map(|(_, key, shape)| (key, shape))
     }
 
@@ -149,7 +192,12 @@ impl PendingLine {
 
     /// The first job of every inadmissible shape, in order.
     pub(crate) fn list_first_inadmissible_jobs(&self) -> impl Iterator<Item = &(JobKey, ShapeId)> {
-        self.waiting.iter()
+        self.waiting.all.iter()
+    }
+
+    /// The same by the tenants that the shapes are of.
+    pub(crate) fn list_first_inadmissible_jobs_by_tenants(&self) -> impl Iterator<Item = (&[Dim], &FirstJobs)> {
+        self.waiting.of_tenants.iter().map(|(tenants, firsts)| (&**tenants, firsts))
     }
 
     /// Inadmissible shapes and what each lacks.
@@ -159,7 +207,7 @@ impl PendingLine {
 
     /// Shapes that are not inadmissible.
     pub(crate) fn admissible_shapes(&self) -> impl Iterator<Item = ShapeId> {
-        self.admissible.iter().map(|(_, shape)| *shape)
+        self.admissible.all.iter().map(|(_, shape)| *shape)
     }
 
     /// Whether a shape can never start, as far as is known.
@@ -197,14 +245,30 @@ impl PendingLine {
         }
     }
 
-    pub(crate) fn insert(&mut self, key: JobKey, shape: ShapeId) {
-        let same = self.shapes.entry(shape).or_default();
+    /// The same where tenants take turns, by what those of a shape have beside the one of `key`. Costs as many steps as
+    /// there are shapes, and jobs before.
+    pub(crate) fn count_before_by_share(&self, key: &JobKey, compare: impl Fn(&[Dim]) -> Ordering) -> usize {
+        let count = |SameShape { jobs, tenants }: &SameShape| {
+            let share = compare(tenants);
+            let is_before = |other: &&JobKey| {
+                let by_turn = other.priority.cmp(&key.priority).then(share);
+                by_turn.then_with(|| (*other).cmp(key)).is_lt()
+            };
+            jobs.iter().take_while(is_before).filter(|other| !other.id.is_choice()).count()
+        };
+        self.shapes.values().map(count).sum()
+    }
+
+    /// Adds a job of a shape, which is of these tenants.
+    pub(crate) fn insert(&mut self, key: JobKey, shape: ShapeId, tenants: &[Dim]) {
+        let new = || SameShape { jobs: BTreeSet::new(), tenants: tenants.into() };
+        let SameShape { jobs: same, tenants } = self.shapes.entry(shape).or_insert_with(new);
         let firsts = if self.inadmissible.contains_key(&shape) { &mut self.waiting } else { &mut self.admissible };
         if same.first().is_none_or(|first| key < *first) {
             if let Some(first) = same.first() {
-                firsts.remove(&(first.clone(), shape));
+                firsts.remove(&(first.clone(), shape), tenants);
             }
-            firsts.insert((key.clone(), shape));
+            firsts.insert((key.clone(), shape), tenants);
         }
         same.insert(key.clone());
         let is_choice = key.id.is_choice();
@@ -217,13 +281,13 @@ impl PendingLine {
     pub(crate) fn remove(&mut self, key: &JobKey) {
         let Some(shape) = self.jobs.remove(key) else { return };
         self.choices -= usize::from(key.id.is_choice());
-        let Some(same) = self.shapes.get_mut(&shape) else { return };
+        let Some(SameShape { jobs: same, tenants }) = self.shapes.get_mut(&shape) else { return };
         same.remove(key);
         let next = same.first().cloned();
         let firsts = if self.inadmissible.contains_key(&shape) { &mut self.waiting } else { &mut self.admissible };
-        let was_first = firsts.remove(&(key.clone(), shape));
+        let was_first = firsts.remove(&(key.clone(), shape), tenants);
         match next {
-            Some(next) if was_first => drop(firsts.insert((next, shape))),
+            Some(next) if was_first => firsts.insert((next, shape), tenants),
             Some(_) => {}
             None => {
                 self.shapes.remove(&shape);
@@ -234,10 +298,11 @@ impl PendingLine {
     }
 
     pub(crate) fn mark_inadmissible(&mut self, shape: ShapeId, cause: Inadmissible) {
-        if let Some(first) = self.shapes.get(&shape).and_then(BTreeSet::first) {
+        let Some(SameShape { jobs, tenants }) = self.shapes.get(&shape) else { return };
+        if let Some(first) = jobs.first() {
             let first = (first.clone(), shape);
-            self.admissible.remove(&first);
-            self.waiting.insert(first);
+            self.admissible.remove(&first, tenants);
+            self.waiting.insert(first, tenants);
             self.inadmissible.insert(shape, cause);
         }
     }
@@ -246,10 +311,12 @@ impl PendingLine {
     pub(crate) fn requeue_shape(&mut self, shape: ShapeId) -> Option<Inadmissible> {
         let cause = self.inadmissible.remove(&shape)?;
         self.unsatisfiable.remove(&shape);
-        if let Some(first) = self.shapes.get(&shape).and_then(BTreeSet::first) {
+        if let Some((first, tenants)) =
+            self.shapes.get(&shape).and_then(|same| Some((same.jobs.first()?, &same.tenants)))
+        {
             let first = (first.clone(), shape);
-            self.waiting.remove(&first);
-            self.admissible.insert(first);
+            self.waiting.remove(&first, tenants);
+            self.admissible.insert(first, tenants);
         }
         Some(cause)
     }
@@ -257,9 +324,10 @@ impl PendingLine {
 
 #[cfg(test)]
 mod tests {
-    use std::cmp::Reverse;
+    use std::{cell::Cell, cmp::Reverse};
 
     use super::*;
+    use crate::{queue::quota::amounts::Dims, tenant::Tenant};
 
     fn key(priority: i32, created: i64, id: &str) -> JobKey {
         JobKey { priority: Reverse(priority), deadline: JobKey::NO_DEADLINE, created: created.into(), id: id.into() }
@@ -268,8 +336,8 @@ mod tests {
     #[test]
     fn a_sleeping_head_stops_a_fifo_line_but_not_a_traversed_one() {
         let mut line = PendingLine::default();
-        line.insert(key(0, 1, "big"), ShapeId(0));
-        line.insert(key(0, 2, "small"), ShapeId(1));
+        line.insert(key(0, 1, "big"), ShapeId(0), &[]);
+        line.insert(key(0, 2, "small"), ShapeId(1), &[]);
         line.mark_inadmissible(ShapeId(0), Inadmissible::Capacity);
         assert_eq!(line.find_next_candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "small");
         assert!(line.find_next_candidate(Dequeue::Fifo).is_none());
@@ -282,8 +350,8 @@ mod tests {
     #[test]
     fn a_late_job_of_high_priority_is_first_even_of_a_shape_that_waits() {
         let mut line = PendingLine::default();
-        line.insert(key(0, 1, "a"), ShapeId(0));
-        line.insert(key(9, 2, "b"), ShapeId(0));
+        line.insert(key(0, 1, "a"), ShapeId(0), &[]);
+        line.insert(key(9, 2, "b"), ShapeId(0), &[]);
         assert_eq!(line.find_next_candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "b");
         line.remove(&key(9, 2, "b"));
         assert_eq!(line.find_next_candidate(Dequeue::Traverse).unwrap().0.id.as_str(), "a");
@@ -295,12 +363,12 @@ mod tests {
     fn of_each_priority_the_earliest_deadline_and_the_oldest_without_may_rank_first() {
         let mut line = PendingLine::default();
         for (priority, created, id) in [(9, 7, "a"), (9, 5, "b"), (0, 4, "c"), (0, 6, "d"), (i32::MIN, 1, "e")] {
-            line.insert(key(priority, created, id), ShapeId(0));
+            line.insert(key(priority, created, id), ShapeId(0), &[]);
         }
         for (deadline, id) in [(90, "f"), (80, "g")] {
-            line.insert(JobKey { deadline, ..key(0, 9, id) }, ShapeId(0));
+            line.insert(JobKey { deadline, ..key(0, 9, id) }, ShapeId(0), &[]);
         }
-        line.insert(key(99, 0, "other"), ShapeId(1));
+        line.insert(key(99, 0, "other"), ShapeId(1), &[]);
         let firsts: Vec<&str> = line.list_possible_first_jobs(ShapeId(0)).iter().map(|key| key.id.as_str()).collect();
         assert_eq!(firsts, ["b", "g", "c", "e"]);
     }
@@ -310,10 +378,37 @@ mod tests {
         let mut line = PendingLine::default();
         let keys: Vec<JobKey> = (0..10).map(|i| key(0, i, "x")).collect();
         for key in &keys {
-            line.insert(key.clone(), ShapeId(0));
+            line.insert(key.clone(), ShapeId(0), &[]);
         }
         for (i, key) in keys.iter().enumerate() {
             assert_eq!(line.count_before(key), i);
         }
+    }
+
+    #[test]
+    fn each_tenants_share_is_asked_for_once_however_many_shapes_it_has() {
+        let (mut line, mut dims) = (PendingLine::default(), Dims::default());
+        let [ada, bob] = ["ada", "bob"].map(|name| dims.intern_tenant(&Tenant::User(name.into())));
+        for i in 0..20 {
+            let tenant = if i < 10 { ada } else { bob };
+            line.insert(key(i32::from(i == 19), i, "x"), ShapeId(i as u32), &[tenant]);
+        }
+        let asked = Cell::new(0);
+        let next = |line: &PendingLine| {
+            asked.set(0);
+            let share = |tenants: &[Dim]| {
+                asked.set(asked.get() + 1);
+                tenants != [bob]
+            };
+            line.find_next_by_share(share).map(|(_, shape)| (shape.0, asked.get()))
+        };
+        assert_eq!(next(&line), Some((19, 1)), "only one is of the highest priority");
+        line.mark_inadmissible(ShapeId(19), Inadmissible::Capacity);
+        assert_eq!(next(&line), Some((10, 2)), "bob has less");
+        (10..19).for_each(|shape| line.mark_inadmissible(ShapeId(shape), Inadmissible::Capacity));
+        assert_eq!(next(&line), Some((0, 1)));
+        assert_eq!(line.list_first_inadmissible_jobs_by_tenants().count(), 1);
+        line.requeue_shape(ShapeId(12));
+        assert_eq!(next(&line), Some((12, 2)));
     }
 }

@@ -8,6 +8,7 @@ use crate::{
         quota::{
             amounts::{Ceilings, Dense, Dim, Sparse},
             running::RunningJobs,
+            tenant_share::TenantCharge,
         },
         spec::{Dequeue, QueueSpec},
     },
@@ -60,7 +61,7 @@ pub(crate) struct Slot {
     /// What its own jobs are charged.
     pub(crate) own: Dense,
     /// Of that, what those of each tenant are.
-    pub(crate) of_tenants: BTreeMap<Dim, Dense>,
+    pub(crate) of_tenants: BTreeMap<Dim, TenantCharge>,
     /// The same with all queues below.
     pub(crate) used: Dense,
     /// Its own jobs that are charged.

@@ -1,12 +1,9 @@
 //! What a tenant has of a queue: the rule is in [`crate::queue::tenant_order`].
 
-use std::{cmp::Ordering, fmt};
+use std::{cell::Cell, cmp::Ordering, collections::BTreeMap, fmt};
 
 use crate::queue::{
-    quota::{
-        amounts::{Dense, Dim, Dims},
-        slot::Slot,
-    },
+    quota::amounts::{Ceilings, Dim},
     tenant_order::TenantOrder,
 };
 
@@ -15,6 +12,45 @@ impl TenantOrder {
     pub(crate) fn tenant_of(self, tenants: &[Dim]) -> Option<Dim> {
         let user = tenants.iter().find(|tenant| tenant.is_of_user()).filter(|_| self == Self::Users);
         user.or_else(|| tenants.iter().find(|tenant| !tenant.is_of_user())).copied()
+    }
+}
+
+/// What the jobs of one tenant are charged in a queue, and the share that this is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TenantCharge {
+    /// Those other than zero: tenants write the names of resources, and all tenants together many.
+    amounts: BTreeMap<Dim, i128>,
+    /// Worked out when it is first asked for, until the charge or what the queue may have changes.
+    share: Cell<Option<TenantShare>>,
+}
+
+impl TenantCharge {
+    /// Adds amounts so many times; -1 takes them away.
+    pub(crate) fn add_times(&mut self, amounts: &[(Dim, i128)], times: i128) {
+        for (dim, amount) in amounts {
+            let sum = self.amounts.entry(*dim).or_default();
+            *sum += times * amount;
+            if *sum == 0 {
+                self.amounts.remove(dim);
+            }
+        }
+        self.forget_share();
+    }
+
+    /// The queue may have something else.
+    pub(crate) fn forget_share(&mut self) {
+        self.share.set(None);
+    }
+
+    /// Of what the queue may have now.
+    pub(crate) fn share(&self, real: &Ceilings) -> TenantShare {
+        let share = self.share.get().unwrap_or_else(|| {
+            let of_one = |(dim, amount): (&Dim, &i128)| Some(TenantShare::new(*amount, real.get(*dim)?));
+            let shares = self.amounts.iter().filter(|(_, amount)| **amount > 0).filter_map(of_one);
+            shares.max().unwrap_or(TenantShare::NOTHING)
+        });
+        self.share.set(Some(share));
+        share
     }
 }
 
@@ -29,12 +65,6 @@ pub(crate) struct TenantShare {
 
 impl TenantShare {
     pub(crate) const NOTHING: Self = Self { part: 0, whole: 1 };
-
-    /// Of what its jobs are charged in a queue.
-    pub(crate) fn of_charge(charge: &Dense, slot: &Slot, dims: &Dims) -> Self {
-        let share = |dim| Some(Self::new(charge.get(dim), slot.real.get(dim)?)).filter(|share| share.part > 0);
-        dims.list_dims().filter_map(share).max().unwrap_or(Self::NOTHING)
-    }
 
     fn new(part: i128, whole: i128) -> Self {
         let (part, whole) = (part.max(0), whole.max(0));
@@ -59,6 +89,9 @@ const fn find_common_divisor(mut a: i128, mut b: i128) -> i128 {
 impl Ord for TenantShare {
     /// By continued fractions: products could be too large.
     fn cmp(&self, other: &Self) -> Ordering {
+        if self == other {
+            return Ordering::Equal;
+        }
         let (mut a, mut b, mut turned) = (*self, *other, false);
         loop {
             let order = match (a.whole, b.whole) {
@@ -95,6 +128,25 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::queue::quota::amounts::Dims;
+
+    #[test]
+    fn a_share_is_kept_until_the_charge_or_what_the_queue_may_have_changes() {
+        let mut dims = Dims::default();
+        let [cpu, gpu] = ["cpu", "gpu"].map(|name| dims.intern_resource(&name.into()));
+        let mut real = Ceilings::nothing();
+        real.set(cpu, Some(8));
+        real.set(gpu, None);
+        let mut charge = TenantCharge::default();
+        charge.add_times(&[(cpu, 2), (gpu, 7)], 1);
+        assert_eq!(charge.share(&real), TenantShare::new(1, 4), "what has no ceiling counts for nothing");
+        real.set(cpu, Some(4));
+        assert_eq!(charge.share(&real), TenantShare::new(1, 4));
+        charge.forget_share();
+        assert_eq!(charge.share(&real), TenantShare::new(1, 2));
+        charge.add_times(&[(cpu, 2), (gpu, 7)], -1);
+        assert_eq!((charge.share(&real), charge.amounts.len()), (TenantShare::NOTHING, 0));
+    }
 
     proptest! {
         #[test]

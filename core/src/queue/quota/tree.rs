@@ -15,6 +15,7 @@ use crate::{
             entitlement,
             running::RunningJobs,
             slot::{LastAncestors, QueueIndex, Slot},
+            tenant_share::TenantCharge,
         },
         spec::{FleetResources, QueueState},
     },
@@ -34,6 +35,7 @@ pub(crate) fn resolve_tree(
     for slot in slots.iter_mut() {
         slot.used = Dense::default();
         slot.running = RunningJobs::default();
+        slot.of_tenants.values_mut().for_each(TenantCharge::forget_share);
     }
     for i in 0..slots.len() {
         let (own, own_running) = (std::mem::take(&mut slots[i].own), std::mem::take(&mut slots[i].own_running));

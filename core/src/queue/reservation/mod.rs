@@ -194,6 +194,11 @@ impl Reservation {
         self.bound.iter().chain(&self.behind).copied()
     }
 
+    /// Those of one queue.
+    pub(crate) fn list_blocked_shapes_at(&self, node: QueueIndex) -> impl Iterator<Item = ShapeId> {
+        self.list_blocked_shapes().filter(move |(at, _)| *at == node).map(|(_, shape)| shape)
+    }
+
     /// Whether it holds back everybody below the highest ceiling that is short.
     pub(crate) fn has_full_reach(&self) -> bool {
         self.reach + 1 == self.nodes.len()

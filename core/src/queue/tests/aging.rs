@@ -104,3 +104,19 @@ fn a_job_keeps_its_reservation_when_its_priority_rises_and_one_that_overtakes_it
     assert!(released(&mut engine).is_empty());
     assert_eq!(engine.reservation_of("old").unwrap().since, since);
 }
+
+#[test]
+fn nobody_wakes_for_a_job_that_is_gone_or_started() {
+    let mut engine = full(aging("10/100s", "q"));
+    engine.resolve_quota();
+    engine.set_now(42);
+    engine.enqueue_job(urgent("urgent", 30));
+    assert_eq!(engine.next_due(), Some(50));
+    engine.remove_job("urgent");
+    engine.remove_job("old");
+    assert_eq!(engine.next_due(), None);
+    engine.enqueue_job(job("next", "q", 40, cpu(4)));
+    assert_eq!(engine.next_due(), Some(50));
+    engine.remove_job("runs");
+    assert_eq!((released(&mut engine), engine.next_due()), (vec!["next".to_owned()], None));
+}

@@ -106,3 +106,39 @@ fn a_fifo_queue_goes_by_its_line() {
     assert_eq!(released(&mut engine), ["a0", "a1"]);
     assert_eq!(engine.tenant_turn("b0"), None);
 }
+
+#[test]
+fn a_share_is_of_what_the_queue_may_have_now() {
+    let mut engine = engine([turns(TenantOrder::Users, 4)], 100);
+    let charged = of("ada", "ns", job("x", "q", 0, cpu(1))).ask.counted.clone();
+    engine.charge_job_with_ancestors(&"runs".into(), &"q".into(), &[], &cpu(2), &charged);
+    engine.enqueue_job(of("ada", "ns", job("waits", "q", 1, cpu(1))));
+    let mut percent = |capability| {
+        engine.set_queue(turns(TenantOrder::Users, capability));
+        engine.resolve_quota();
+        engine.tenant_turn("waits").map(|(_, percent)| percent)
+    };
+    assert_eq!([4, 8, 2].map(&mut percent), [Some(50), Some(25), Some(100)]);
+}
+
+#[test]
+fn each_job_is_told_the_place_that_the_line_shows() {
+    let mut engine = engine([turns(TenantOrder::Users, 8)], 100);
+    for (user, has) in [("ada", 3), ("bob", 1), ("eve", 1)] {
+        let charged = of(user, "ns", job("x", "q", 0, cpu(1))).ask.counted.clone();
+        engine.charge_job_with_ancestors(&user.into(), &"q".into(), &[], &cpu(has), &charged);
+    }
+    for i in 0..40 {
+        let user = ["ada", "bob", "eve", "ida"][i as usize * 7 % 4];
+        let job = Job { priority: (i % 3) as i32, ..job(&format!("{user}{i}"), "q", i * 11 % 17, cpu(5 + i % 2)) };
+        engine.enqueue_job(of(user, "ns", job));
+    }
+    engine.resolve_quota();
+    let line: Vec<_> = engine.list_pending_positions().map(|(id, at)| (id.clone(), at)).collect();
+    assert_eq!(line.len(), 40);
+    for (id, at) in line {
+        let told = says(&engine, id.as_str());
+        assert!(told.contains(" of 40"), "{told}");
+        assert_eq!(engine.explain_pending_at(id.as_str(), at).unwrap().to_string(), told);
+    }
+}

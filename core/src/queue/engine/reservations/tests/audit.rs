@@ -49,6 +49,8 @@ impl Engine {
                 assert!(*key == now || self.is_tree_outdated, "{key:?} is not in line as {now:?}");
             }
         }
+        let is_in_line = |(_, id): &(i64, JobId)| self.is_pending(id.as_str());
+        assert!(self.is_tree_outdated || self.aging_steps.iter().all(is_in_line), "{:?}", self.aging_steps);
         self.audit_holders();
     }
 

@@ -443,3 +443,32 @@ fn releases_are_the_same_whatever_the_order_of_arrival() {
     let backward: Vec<usize> = (0..12).rev().collect();
     assert_eq!(play(&forward), play(&backward));
 }
+
+#[test]
+fn of_those_whom_a_reservation_blocks_a_charge_requeues_those_alone_who_go_before_it_now() {
+    let turns = QueueSpec { tenant_order: Some(TenantOrder::Users), ..queue("q", None, Some(10)) };
+    let mut engine = engine([turns], 100, 0);
+    let counted = |user: &str| Counted::JobOf([Tenant::User(user.into())].into());
+    let of = |user: &str, mut job: Job| {
+        Arc::make_mut(&mut job.ask).counted = counted(user);
+        job
+    };
+    let charge = |engine: &mut Engine, id: &str, user: &str, cpu: i64| {
+        engine.charge_job_with_ancestors(&id.into(), &"q".into(), &[], &amounts(cpu, 0), &counted(user));
+    };
+    charge(&mut engine, "a", "ada", 3);
+    charge(&mut engine, "b", "bob", 3);
+    engine.enqueue_job(of("ada", job("large", "q", 0, amounts(10, 0))));
+    assert!(at(&mut engine, 100).is_empty() && engine.has_reservation("large"));
+    engine.enqueue_job(of("ada", job("her", "q", 100, amounts(1, 0))));
+    engine.enqueue_job(of("bob", job("his", "q", 100, amounts(1, 0))));
+    assert!(at(&mut engine, 101).is_empty(), "both have as much as who reserves");
+    let [node, her, his] =
+        ["large", "her", "his"].map(|id| engine.pending_job(id).unwrap()).map(|(_, at, of)| (at, of));
+    let admissible = |engine: &Engine| engine.lines[node.0.index()].admissible_shapes().collect::<Vec<_>>();
+    charge(&mut engine, "e", "eve", 1);
+    assert_eq!(admissible(&engine), []);
+    charge(&mut engine, "a1", "ada", 1);
+    assert_eq!(admissible(&engine), [his.1], "not {her:?}");
+    assert_eq!(at(&mut engine, 102), ["his"]);
+}
