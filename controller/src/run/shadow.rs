@@ -1,7 +1,8 @@
 //! The loop of a controller in shadow mode: it decides beside another scheduler, and writes nothing but its report.
 //!
 //! Rule: it follows what the controller follows, but for Works. What is decided goes to the log, the metrics and one
-//! ConfigMap, as often as [`ShadowReport::is_due_after`] says. It holds no lease: a second one would overwrite the report, and nothing else.
+//! ConfigMap, as often as [`ShadowReport::is_due_after`] says. It holds no lease: a second one would overwrite the
+//! report, and nothing else.
 
 use std::{collections::BTreeSet, time::Duration};
 

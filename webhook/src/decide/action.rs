@@ -1,9 +1,9 @@
 //! Who acts on a workload, a queue, a member, or by a Command or the settings: two annotations that are ours.
 //!
 //! Rule ([`caldera_crds::action`]): a request that does something to record gets both, whatever its user wrote there.
-//! Any other leaves them as they were, and a new object has none, whoever makes it: a manifest that is restored may have
-//! another's. Nothing is stamped of what our own controller writes: it carries out what others asked for, and their
-//! Commands are stamped.
+//! Any other leaves them as they were, and a new object has none, whoever makes it: a manifest that is restored may
+//! have another's. Nothing is stamped of what our own controller writes: it carries out what others asked for, and
+//! their Commands are stamped.
 
 use caldera_crds::{
     action::{ACTION_STAMPS, Action, describe_action},
