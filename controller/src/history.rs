@@ -205,6 +205,11 @@ impl<L: HistoryLine> History<L> {
         page.is_changed = true;
     }
 
+    /// Whether a page says more than what was written last.
+    pub(crate) fn has_unsaved(&self) -> bool {
+        self.pages.values().any(|page| page.is_changed)
+    }
+
     /// The pages that say more than what was written last.
     pub(crate) fn take_writes(&mut self, namespace: &str) -> Vec<Write> {
         let names = self.names;

@@ -3,7 +3,7 @@
 //! One task owns all state. What waits in the channels is taken in before each decision, up to [`EVENTS_PER_PASS`]
 //! events, so that a burst costs one decision. Objects are watched, not polled; Works only of the clusters where it
 //! matters what Works there are. A timer wakes the loop for what was put off on purpose, for metrics, and to save the
-//! accounts every `save_usage_every`.
+//! accounts ([`save`]).
 //!
 //! Beside the loop, small tasks publish the settings, follow what an admin chooses of them, and read what earlier
 //! controllers accounted. Each tries again until the API server answers. What an admin chose before, and the means of a
@@ -13,11 +13,12 @@
 mod catalogue;
 mod chosen;
 pub(crate) mod decision_log;
+mod save;
 mod shadow;
 
 use std::{collections::BTreeMap, time::Instant};
 
-use caldera_core::{gang::ClusterName, queue::OrderPolicy};
+use caldera_core::gang::ClusterName;
 use caldera_runtime::{
     client::ClientError,
     members::Members,
@@ -54,10 +55,11 @@ use self::{
     catalogue::CatalogueClient,
     chosen::{add_means, begin_with_settings, change_settings, follow_chosen_settings},
     decision_log::{log_decision, open_decision_span},
+    save::{Save, SaveTimes, save_last, take_saves},
 };
 use crate::{
     config::Config,
-    decide::{Controller, MemberLoss, StartDeadlines, add_wait, decide},
+    decide::{Controller, MemberLoss, StartDeadlines, decide},
     history::{self, History, HistoryLine, Pages},
     measure::Measures,
     metrics::Metrics,
@@ -135,7 +137,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let catalogue = config.catalogue.clone().map(|it| CatalogueClient::new(it, inputs.clone())).transpose()?;
     let mut works =
         WorkWatches { client: client.clone(), inputs: inputs.clone(), stop: stop.clone(), watched: BTreeMap::new() };
-    let (writer, mut outcomes) = Writer::start_writer(client, stop.clone());
+    let (writer, mut outcomes) = Writer::start_writer(client.clone(), stop.clone());
     writer.register_gauge(&config.registry, "caldera_controller");
     if let Some(event) = begun.event {
         writer.queue_write(event.tag(), event.to_write(config.clock.now()));
@@ -144,7 +146,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     controller.jobs.epoch = config.epoch.as_deref().map(Into::into);
     controller.deadlines.start = StartDeadlines::new(config.pods_ready_timeout);
     controller.member_loss = MemberLoss::new(config.member_lost_after);
-    let mut save = add_wait(config.clock.now(), config.save_usage_every);
+    let mut saves = SaveTimes::new(config.save_usage_every, config.clock.now());
     let mut measures = Measures::default();
     let mut questions = config.states.register("controller");
     let mut next: Option<Timestamp> = None;
@@ -237,26 +239,25 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
                 metrics.freed_to_release.observe(took);
             }
         }
-        if save <= now && controller.is_complete() {
-            save = add_wait(now, config.save_usage_every);
-            let counts_history = settings.order == OrderPolicy::FairHistory;
-            let means = counts_history.then(|| add_means(&settings, &controller));
-            let usage = controller.usage.write_history(&config.namespace, now);
-            let means = means.map(|means| means.to_write(&config.namespace));
-            let ended = controller.ended_jobs.take_writes(&config.namespace);
-            let actions = controller.actions.take_writes(&config.namespace);
-            for write in means.into_iter().chain(usage).chain(ended).chain(actions) {
+        if controller.is_complete()
+            && let Some(save) = saves.take_due(controller.actions.has_unsaved(), now)
+        {
+            for write in take_saves(&mut controller, &settings, (save, &config.namespace, now)) {
                 writer.queue_write(Tag::Unrepeated, write);
             }
         }
         // Before all is listed nothing is saved, and nothing waits for that.
-        next = decisions.next.into_iter().chain(controller.is_complete().then_some(save)).min();
+        next = decisions.next.into_iter().chain(controller.is_complete().then(|| saves.find_next())).min();
         let look = if controller.is_complete() {
             measures.update_metrics_if_due(&mut controller, &metrics, now)
         } else {
             None
         };
         next = next.into_iter().chain(look).min();
+    }
+    if controller.is_complete() {
+        let last = (Save::All, &*config.namespace, config.clock.now());
+        save_last(&client, take_saves(&mut controller, &settings, last)).await;
     }
     wait_for_outcomes(outcomes).await;
     Ok(())

@@ -23,7 +23,9 @@ use caldera_runtime::write::Write;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use self::chosen::{CHOSEN, choose_settings};
+pub use caldera_crds::action::SETTINGS as CHOSEN;
+
+pub use self::chosen::choose_settings;
 use crate::{config::Config, config_map::build_config_map_write, decide::Controller};
 
 /// The ConfigMap's name.

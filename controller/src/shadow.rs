@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use caldera_core::gang::QueueName;
 use caldera_runtime::write::Write;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -22,10 +22,19 @@ const KEY: &str = "report.json";
 pub const MOST_JOBS: usize = 1000;
 /// Bytes of the report at most: an object may have 1 MiB.
 const MOST_BYTES: usize = 700_000;
+/// Between two reports at least, and where the second one says the same.
+const CHANGED_EVERY: SignedDuration = SignedDuration::from_secs(30);
+const SAME_EVERY: SignedDuration = SignedDuration::from_secs(60);
 /// Characters of a sentence at most.
 const MOST_OF_A_MESSAGE: usize = 400;
 /// Jobs that are named as evicted for one, at most.
 pub(crate) const MOST_EVICTED: usize = 32;
+
+/// Names as a person reads them.
+#[must_use]
+pub fn join_names(names: &BTreeSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(",")
+}
 
 /// How the two schedulers compare on one job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -178,6 +187,14 @@ impl ShadowReport {
     pub fn read_config_map(object: &Value) -> Result<Self, String> {
         let text = object["data"][KEY].as_str().ok_or_else(|| format!("it has no {KEY}"))?;
         serde_json::from_str(text).map_err(|error| format!("its {KEY}: {error}"))
+    }
+
+    /// Whether it is to be written after this one: thirty seconds later if it says something else, and a minute later
+    /// in any case, so that its time shows that somebody looks.
+    #[must_use]
+    pub(crate) fn is_due_after(&self, last: &Self) -> bool {
+        let is_other = (&self.totals, &self.jobs) != (&last.totals, &last.jobs);
+        self.written.duration_since(last.written) >= if is_other { CHANGED_EVERY } else { SAME_EVERY }
     }
 
     /// How it is written: as many lines as there is room for.

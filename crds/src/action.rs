@@ -19,7 +19,10 @@ use crate::{
         volcano::{CARD_QUOTA, DEFAULT_QUEUE, QUEUE, QUEUE_OLD},
     },
     object::{annotation_of, name_of, read_list_at, read_text_at},
-    workload::{self, WorkloadKind, annotations, submission::format_submit_time},
+    workload::{
+        self, WorkloadKind, annotations,
+        submission::{cut_submitter, format_submit_time},
+    },
 };
 
 /// The annotations that the webhook writes.
@@ -36,8 +39,6 @@ const KARMADA_TAINTS: [&str; 3] =
 /// Characters of what was done, and of a value in it, at most.
 const MOST_SAID: usize = 400;
 const MOST_OF_VALUE: usize = 120;
-/// Characters of a name at most.
-const MOST_OF_NAME: usize = 128;
 
 /// What somebody did last.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +56,7 @@ impl Action {
     #[must_use]
     pub fn read<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
         let said: Value = serde_json::from_str(annotation(ACTION)?).ok()?;
-        let by = shorten(annotation(ACTED_BY)?, MOST_OF_NAME);
+        let by = cut_submitter(annotation(ACTED_BY)?);
         let (at, did) = (said["at"].as_str()?.parse().ok()?, shorten(said["did"].as_str()?, MOST_SAID));
         (!by.is_empty() && !did.is_empty()).then_some(Self { at, by, did })
     }
@@ -338,7 +339,7 @@ mod tests {
         assert_eq!(Action::of_object(&stamped(&action)), Some(action.clone()));
         let long = Action { by: "é".repeat(100_000), did: "x".repeat(100_000), ..action };
         let read = Action::of_object(&stamped(&long)).unwrap();
-        assert_eq!((read.by.chars().count(), read.did.len()), (MOST_OF_NAME, MOST_SAID));
+        assert_eq!((read.by.chars().count(), read.did.len()), (128, MOST_SAID));
         for wrong in [json!({}), json!({ACTED_BY: "ada", ACTION: "held"}), json!({ACTED_BY: "", ACTION: "{}"})] {
             assert_eq!(Action::of_object(&json!({"metadata": {"annotations": wrong}})), None);
         }

@@ -10,11 +10,15 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::{
+    action::ACTION_STAMPS,
     dns::is_dns_label,
     job_admission::{self, fill_defaults},
-    names::{caldera::SUBMITTER, kubernetes::BATCH_CRON_SCHEDULED, volcano::CRON_SCHEDULED},
+    names::{kubernetes::BATCH_CRON_SCHEDULED, volcano::CRON_SCHEDULED},
     object::{name_of, read_text_at},
-    workload::{self, WorkloadKind, read_gang, submission::inherit_submitter},
+    workload::{
+        self, WorkloadKind, read_gang,
+        submission::{STAMPS, inherit_submitter},
+    },
 };
 
 /// The longest name: a dash and ten digits go behind it in that of a job.
@@ -67,7 +71,7 @@ pub fn build_run(cron_job: &Value, schedule: &CronSchedule, due: Timestamp) -> V
     let is_batch = find_kind(cron_job) == Some(WorkloadKind::BatchJob);
     annotations.insert((if is_batch { BATCH_CRON_SCHEDULED } else { CRON_SCHEDULED }).to_owned(), shown.into());
     // Whatever the template says.
-    annotations.remove(SUBMITTER);
+    annotations.retain(|name, _| !STAMPS.iter().chain(&ACTION_STAMPS).any(|stamp| name == stamp));
     annotations.extend(inherit_submitter(cron_job).filter(|_| !is_batch));
     let api_version = read_text_at(cron_job, "/apiVersion");
     json!({
@@ -127,7 +131,7 @@ pub fn list_refusals(cron_job: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::caldera::SUBMITTED;
+    use crate::names::caldera::{ACTED_BY, ACTION, SUBMITTED, SUBMITTER};
 
     fn cron_job() -> Value {
         let pod = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
@@ -155,6 +159,17 @@ mod tests {
         assert_eq!(submitter(&cron_job), Some("ada".into()));
         cron_job["apiVersion"] = "batch/v1".into();
         assert_eq!(submitter(&cron_job), None, "nobody stamps those of Kubernetes");
+    }
+
+    #[test]
+    fn nothing_was_done_to_a_new_run_whatever_the_template_says() {
+        let mut cron_job = cron_job();
+        let (schedule, due) = (read_schedule(&cron_job).unwrap(), "2026-06-01T00:30:00Z".parse().unwrap());
+        let before = build_run(&cron_job, &schedule, due);
+        for stamp in [ACTED_BY, ACTION, SUBMITTED] {
+            cron_job["spec"]["jobTemplate"]["metadata"]["annotations"][stamp] = "eve".into();
+        }
+        assert_eq!(build_run(&cron_job, &schedule, due), before);
     }
 
     #[test]

@@ -185,7 +185,13 @@ pub mod volcano {
     pub const JOB_NAMESPACE: &str = "volcano.sh/job-namespace";
     /// Pod label and annotation: its task.
     pub const TASK_SPEC: &str = "volcano.sh/task-spec";
-    /// On a workload or its pods: how many of them must start together.
+    /// On a plain Pod: its group, of which as many start together as [`GROUP_MIN_MEMBER`] says. Another workload whose
+    /// pods name one is not admitted.
+    pub const GROUP_NAME: &str = "scheduling.k8s.io/group-name";
+    /// The same, as Volcano reads it too of pods that share cards.
+    pub const GROUP_NAME_OF_CARDS: &str = "scheduling.volcano.sh/group-name";
+    /// On a workload or its pods: how many of them must start together; on a plain Pod, how many of its group, 500 at
+    /// most.
     pub const GROUP_MIN_MEMBER: &str = "scheduling.volcano.sh/group-min-member";
     /// On a workload or its pods: how long it may wait, as Go writes durations.
     pub const SLA_WAITING_TIME: &str = "volcano.sh/sla-waiting-time";

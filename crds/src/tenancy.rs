@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_a_reservation_or_an_ageing_that_can_not_be_read_is_told() {
+    fn a_wait_for_a_reservation_or_an_aging_that_can_not_be_read_is_told() {
         let queue = json!({"metadata": {"annotations": {RESERVATION_AFTER: "soon"}}});
         let [(name, why)] = list_unreadable_annotations(&queue).try_into().unwrap();
         assert!(name == RESERVATION_AFTER && why.starts_with("\"soon\" is no wait: "), "{why}");
@@ -308,7 +308,7 @@ mod tests {
         assert!(name == TENANT_ORDER && why.starts_with("\"drf\" is no order: "), "{why}");
         let queue = json!({"metadata": {"annotations": {PRIORITY_AGING: "fast", RESERVATION_AFTER: "1h"}}});
         let [(name, why)] = list_unreadable_annotations(&queue).try_into().unwrap();
-        assert!(name == PRIORITY_AGING && why.starts_with("\"fast\" is no ageing: "), "{why}");
+        assert!(name == PRIORITY_AGING && why.starts_with("\"fast\" is no aging: "), "{why}");
     }
 
     #[test]

@@ -199,7 +199,7 @@ async fn start_shadow(s: &Scenario, mut host: kube::Config, counts: &WriteCounts
 /// Its report once that says so.
 async fn until_reported(s: &Scenario, met: impl Fn(&ShadowReport) -> bool) -> anyhow::Result<ShadowReport> {
     let mut last = None;
-    for _ in 0..600 {
+    for _ in 0..1_800 {
         if let Some(map) = s.get_in(Kind::ConfigMap, roles::NAMESPACE, shadow::NAME).await? {
             let report = ShadowReport::read_config_map(&map).map_err(anyhow::Error::msg)?;
             if met(&report) {
@@ -209,7 +209,7 @@ async fn until_reported(s: &Scenario, met: impl Fn(&ShadowReport) -> bool) -> an
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    anyhow::bail!("it was not reported within a minute: {last:?}")
+    anyhow::bail!("it was not reported within three minutes: {last:?}")
 }
 
 #[test]

@@ -9,12 +9,14 @@
 //! 3. The form is that of opentelemetry-proto's `trace/v1/trace.proto` in its JSON mapping: ids are hexadecimal, 64-bit
 //!    numbers are texts, enums are numbers.
 
+mod endpoint;
 mod export;
 mod layer;
 
 use serde_json::{Value, json};
 
 pub use self::{
+    endpoint::{CollectorEndpoint, choose_endpoint},
     export::{OtlpError, register_dropped, start_exporter},
     layer::OtlpLayer,
 };

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use axum::{Router, body::Body, extract::Path, http::Request, response::IntoResponse, routing::get};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use caldera_runtime::serve::{Ready, SharedRegistry};
-use caldera_webhook::{SharedCache, router};
+use caldera_webhook::{SharedCache, router, rules::RULES};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -88,18 +88,7 @@ fn not_found() -> impl IntoResponse {
 #[tokio::test]
 async fn garbage_on_any_route_is_a_400_with_a_sentence() {
     let webhook = webhook(Router::new());
-    let routes = [
-        "mutate-resourcebinding",
-        "mutate-work",
-        "mutate-job",
-        "validate-job",
-        "mutate-queue",
-        "validate-queue",
-        "validate-hyperjob",
-        "stamp-submission",
-        "interpreter",
-    ];
-    for route in routes {
+    for route in RULES.into_iter().map(|(route, _)| route).chain(["interpreter"]) {
         for body in ["", "{", "[]", "\u{0}", "{\"request\": {}}"] {
             let (status, text) = post(&webhook, &format!("/{route}"), body).await;
             assert_eq!(status, 400, "{route} {body:?}: {text}");
@@ -117,16 +106,7 @@ async fn objects_of_a_wrong_shape_are_denied_or_left_alone_but_always_answered()
     let own = json!({"metadata": {"name": "ns", "annotations": {"caldera.dev/default-queue": "q"}}});
     let api = Router::new().route("/apis/scheduling.volcano.sh/v1beta1/queues", list);
     let webhook = webhook(api.route(NAMESPACES, get(move || async move { own.to_string() })));
-    for route in [
-        "mutate-resourcebinding",
-        "mutate-work",
-        "mutate-job",
-        "validate-job",
-        "mutate-queue",
-        "validate-queue",
-        "validate-hyperjob",
-        "stamp-submission",
-    ] {
+    for (route, _) in RULES {
         for object in [json!(5), json!([]), json!({"spec": 5}), json!({"spec": {"tasks": [5]}}), Value::Null] {
             let response = review(&webhook, &format!("/{route}"), "karmada-es-m1", &object).await;
             assert_eq!(response["uid"], "u", "{route} {object}");

@@ -133,6 +133,11 @@ impl RecordedActions {
         }
     }
 
+    /// Whether there is something to write.
+    pub(crate) fn has_unsaved(&self) -> bool {
+        self.is_read && self.histories.iter().any(History::has_unsaved)
+    }
+
     /// The pages to write.
     pub(crate) fn take_writes(&mut self, namespace: &str) -> Vec<Write> {
         if !self.is_read {

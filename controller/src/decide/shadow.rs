@@ -30,7 +30,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Controller, Decisions, deadlines::add_wait, jobs::JobPhase};
 use crate::{
     observe::{Binding, Input, Key},
-    shadow::{MOST_EVICTED, MOST_JOBS, ShadowJob, ShadowReport, ShadowVerdict, Totals},
+    shadow::{MOST_EVICTED, MOST_JOBS, ShadowJob, ShadowReport, ShadowVerdict, Totals, join_names},
     write::{Decision, Tag},
 };
 
@@ -338,10 +338,6 @@ fn find_wait(controller: &Controller, key: &Key) -> Option<Reason> {
         JobPhase::Pending => controller.jobs.explain_pending(key),
         JobPhase::OutOfScope | JobPhase::Holding { .. } => None,
     }
-}
-
-fn join_names(names: &BTreeSet<String>) -> String {
-    names.iter().map(String::as_str).collect::<Vec<_>>().join(",")
 }
 
 /// Decides what would be done now: what there is to say, and when to ask again if nothing happens.

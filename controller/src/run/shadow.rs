@@ -1,7 +1,8 @@
 //! The loop of a controller in shadow mode: it decides beside another scheduler, and writes nothing but its report.
 //!
 //! Rule: it follows what the controller follows, but for Works. What is decided goes to the log, the metrics and one
-//! ConfigMap, every five seconds at most. It holds no lease: a second one would overwrite the report, and nothing else.
+//! ConfigMap, as often as [`ShadowReport::is_due_after`] says. It holds no lease: a second one would overwrite the
+//! report, and nothing else.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -32,7 +33,7 @@ use crate::{
     shadow::{NAME, ShadowReport},
 };
 
-/// Between two reports.
+/// Between two looks at whether there is something to report.
 const REPORT_EVERY: SignedDuration = SignedDuration::from_secs(5);
 /// Between two tries to write one.
 const WRITE_AGAIN: Duration = Duration::from_secs(10);
@@ -116,7 +117,14 @@ pub async fn run_in_shadow(config: Config, client: Client, shutdown: Cancellatio
         config.ready.set_ready(true);
         if report <= now {
             report = add_wait(now, REPORT_EVERY);
-            reports.send_replace(Some(shadow.build_report(&controller, now)));
+            let built = shadow.build_report(&controller, now);
+            reports.send_if_modified(|last: &mut Option<ShadowReport>| {
+                let is_due = last.as_ref().is_none_or(|last| built.is_due_after(last));
+                if is_due {
+                    *last = Some(built);
+                }
+                is_due
+            });
         }
         let look = measures.update_metrics_if_due(&mut controller, &metrics, now);
         next = next.into_iter().chain(look).chain([report]).min();

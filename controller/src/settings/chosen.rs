@@ -12,8 +12,6 @@ use serde_json::{Value, json};
 
 use super::Settings;
 
-/// The ConfigMap's name.
-pub const CHOSEN: &str = "caldera-settings";
 /// Rules, or namespaces, that one key may list.
 const MOST_ENTRIES: usize = 256;
 /// Flags of the controller that are read when it starts.

@@ -62,9 +62,12 @@ fn what_somebody_does_to_a_job_a_queue_or_a_member_is_recorded_once_also_when_it
     world.patch("Queue", "q", &json!({"metadata": {"annotations": stamps("root", "set weight to 2", at)}}));
     world.patch("Cluster", "m1", &json!({"metadata": {"annotations": stamps("root", "cordoned", at)}}));
     assert!(world.controller.actions.take_writes("ns").is_empty(), "what was kept before is not read yet");
+    assert!(!world.controller.actions.has_unsaved());
     begin(&mut world);
     world.patch("Job", "a", &json!({"metadata": {"labels": {"a": "b"}}}));
+    assert!(world.controller.actions.has_unsaved());
     let all = save(&mut world);
+    assert!(!world.controller.actions.has_unsaved());
     assert_eq!(all, [told("root", "set weight to 2", "q"), told("root", "cordoned", "m1"), told("ada", "held", "a")]);
     world.patch("Queue", "q", &json!({"metadata": {"labels": {"a": "b"}}}));
     assert!(world.controller.actions.take_writes("ns").is_empty());

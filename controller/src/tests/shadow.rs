@@ -1,5 +1,6 @@
 //! A controller beside another scheduler, which writes nothing.
 
+use caldera_core::admission::Admission;
 use caldera_runtime::watch::Event;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -135,6 +136,27 @@ fn submit_placed(world: &mut World, name: &str, pods: u32) {
 }
 
 #[test]
+fn a_report_is_written_when_it_says_something_else_every_half_minute_at_most_and_each_minute() {
+    let mut world = shadowed();
+    let first = report(&mut world);
+    let later = |world: &mut World, seconds: i64| {
+        pass(world, seconds);
+        report(world)
+    };
+    assert!(!later(&mut world, 30).is_due_after(&first), "it says the same");
+    submit(&mut world, "a", "q", 6);
+    let changed = later(&mut world, 1);
+    assert!(changed.is_due_after(&first));
+    place(&mut world, "a", 6);
+    let placed = later(&mut world, 29);
+    assert!(placed.totals != changed.totals && !placed.is_due_after(&changed), "it was written just now");
+    assert!(later(&mut world, 1).is_due_after(&changed));
+    let last = later(&mut world, 0);
+    assert!(!later(&mut world, 59).is_due_after(&last));
+    assert!(later(&mut world, 1).is_due_after(&last), "somebody looks");
+}
+
+#[test]
 fn a_suspension_of_scheduling_is_the_other_schedulers_queue() {
     let mut world = shadowed();
     submit(&mut world, "a", "q", 2);
@@ -147,7 +169,10 @@ fn a_suspension_of_scheduling_is_the_other_schedulers_queue() {
 fn records_that_somebody_wrote_count_for_nothing() {
     let mut world = shadowed();
     submit(&mut world, "a", "q", 20);
-    let record = json!({"queue": "q", "priority": 0, "tasks": {}, "charged": {}, "admittedAt": 0}).to_string();
+    let charged = json!({"cpu": "20", "pods": "20"});
+    let record = json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"worker": 20}, "charged": charged});
+    let record = record.to_string();
+    assert!(Admission::parse(&record).is_ok(), "it would count");
     let forged = json!({"metadata": {"annotations": {"caldera.dev/admission": record, "caldera.dev/gate": "open"}}});
     world.patch("ResourceBinding", "a-job", &forged);
     decide(&mut world);

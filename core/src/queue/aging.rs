@@ -40,7 +40,7 @@ impl PriorityAging {
         });
         read.ok_or_else(|| {
             let said: String = text.chars().take(SAID_AGAIN).collect();
-            format!("{said:?} is no ageing: 1000/24h raises a priority by 1000 within a day, none raises it by nothing")
+            format!("{said:?} is no aging: 1000/24h raises a priority by 1000 within a day, none raises it by nothing")
         })
     }
 
@@ -99,10 +99,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ageing_is_told_in_words() {
+    fn what_is_no_aging_is_told_in_words() {
         for wrong in ["", "1000", "0/1h", "-5/1h", "1000/0s", "1000/soon", "1000/h", "/", "1.5/1h", "None"] {
             let problem = PriorityAging::parse(wrong).unwrap_err();
-            assert!(problem.starts_with(&format!("{wrong:?} is no ageing: ")), "{problem}");
+            assert!(problem.starts_with(&format!("{wrong:?} is no aging: ")), "{problem}");
         }
         assert!(PriorityAging::parse(&"9".repeat(4_000)).unwrap_err().len() < 200);
     }

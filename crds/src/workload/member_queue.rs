@@ -22,10 +22,10 @@ use super::{
     layout::{self, Layout},
     queue_of, train_job,
 };
-use crate::names::volcano::{QUEUE, QUEUE_OLD};
+use crate::names::volcano::{GROUP_NAME, GROUP_NAME_OF_CARDS, QUEUE, QUEUE_OLD};
 
 /// Annotations of a pod that name its group.
-pub const POD_GROUPS: [&str; 2] = ["scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"];
+pub const POD_GROUPS: [&str; 2] = [GROUP_NAME, GROUP_NAME_OF_CARDS];
 const FOREIGN_GROUP: &str =
     "its pods would have queue and priority class of that PodGroup, which nobody charged: leave it out";
 

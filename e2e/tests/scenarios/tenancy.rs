@@ -284,7 +284,7 @@ fn a_job_that_waits_goes_before_one_of_a_higher_priority_where_its_queue_says_so
         let mut object = queue(&name, &json!({"cpu": "1"}));
         let aging = "caldera.dev/priority-aging";
         object["metadata"]["annotations"] = json!({aging: "fast"});
-        ensure_words(&refusal(&s, Kind::Queue, object.clone()).await?, &[aging, "fast", "is no ageing", "1000/24h"])?;
+        ensure_words(&refusal(&s, Kind::Queue, object.clone()).await?, &[aging, "fast", "is no aging", "1000/24h"])?;
         // As high as a priority can be within a second: then age alone is left.
         object["metadata"]["annotations"] = json!({aging: "4294967295/1s"});
         s.create(Kind::Queue, object).await?;

@@ -31,7 +31,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// Before the second try.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// Where a collector takes traces, where its address names no path.
-const PATH: &str = "/v1/traces";
+pub(super) const PATH: &str = "/v1/traces";
 
 /// Spans that were dropped by this process.
 static DROPPED: LazyLock<Counter> = LazyLock::new(Counter::default);

@@ -176,3 +176,24 @@ async fn an_address_that_is_none_is_refused_at_start() {
         assert!(start_exporter(wrong, "caldera").is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn a_flag_goes_before_the_variable_for_traces_and_that_before_the_one_for_all_signals_whose_path_is_longer() {
+    const TRACES: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+    const ALL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+    let choose = |flag: Option<&str>, told: &[(&str, &str)]| {
+        let read = |name: &str| told.iter().find(|(known, _)| *known == name).map(|(_, url)| (*url).to_owned());
+        choose_endpoint(flag, read).map(|chosen| (chosen.url, chosen.variable))
+    };
+    let both = [(TRACES, "http://t:4318/own"), (ALL, "http://a:4318")];
+    assert_eq!(choose(Some("http://f:1"), &both), Some(("http://f:1".into(), None)));
+    assert_eq!(choose(None, &both), Some(("http://t:4318/own".into(), Some(TRACES))));
+    for (url, chosen) in [
+        ("http://a:4318", "http://a:4318/v1/traces"),
+        ("http://a:4318/", "http://a:4318/v1/traces"),
+        ("http://a/otlp", "http://a/otlp/v1/traces"),
+    ] {
+        assert_eq!(choose(None, &[(TRACES, ""), (ALL, url)]), Some((chosen.into(), Some(ALL))));
+    }
+    assert_eq!([choose(None, &[]), choose(None, &[(TRACES, ""), (ALL, " ")])], [None, None]);
+}

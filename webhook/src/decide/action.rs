@@ -1,8 +1,9 @@
 //! Who acts on a workload, a queue, a member, or by a Command or the settings: two annotations that are ours.
 //!
 //! Rule ([`caldera_crds::action`]): a request that does something to record gets both, whatever its user wrote there.
-//! Any other leaves them as they were. Nothing is stamped of what our own controller writes: it carries out what others
-//! asked for, and their Commands are stamped.
+//! Any other leaves them as they were, and a new object has none, whoever makes it: a manifest that is restored may
+//! have another's. Nothing is stamped of what our own controller writes: it carries out what others asked for, and
+//! their Commands are stamped.
 
 use caldera_crds::{
     action::{ACTION_STAMPS, Action, describe_action},
@@ -28,10 +29,7 @@ pub fn choose_action_stamps(
     snapshot: Snapshot<'_>,
 ) -> Vec<Stamp> {
     let by = user.map(|user| user.username.as_ref()).unwrap_or_default();
-    if by == CONTROLLER_ACCOUNT {
-        return Vec::new();
-    }
-    let done = describe_action(old, object).filter(|_| !by.is_empty());
+    let done = describe_action(old, object).filter(|_| ![CONTROLLER_ACCOUNT, ""].contains(&by));
     match done.map(|did| Action { at: snapshot.now, by: by.to_owned(), did }) {
         Some(action) => action.to_stamps().map(|(name, value)| (name, Some(value))).into(),
         None => {
@@ -97,9 +95,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_restored_with_anothers_stamps_is_made_without_them() {
+        for kind in ["Deployment", "Pod", "RayJob", "Cluster"] {
+            let restored = json!({"kind": kind, "metadata": {"annotations": {ACTED_BY: "ada", ACTION: "x", "a": "b"}}});
+            assert_eq!(stamped(&restored, None, "velero"), json!({"a": "b"}), "{kind}");
+        }
+    }
+
+    #[test]
     fn the_controller_carries_out_what_others_ask_for_and_is_not_stamped() {
         let held = with(json!({HOLD: "true"}));
         assert_eq!(stamped(&held, Some(&job()), CONTROLLER_ACCOUNT), json!({HOLD: "true"}));
+        let forged = with(json!({HOLD: "true", ACTED_BY: "eve", ACTION: "x"}));
+        assert_eq!(stamped(&forged, None, CONTROLLER_ACCOUNT), json!({HOLD: "true"}), "what a template says");
+        let old = with(json!({ACTED_BY: "ada", ACTION: "y"}));
+        let kept = json!({HOLD: "true", ACTED_BY: "ada", ACTION: "y"});
+        assert_eq!(stamped(&forged, Some(&old), CONTROLLER_ACCOUNT), kept);
         let command = json!({
             "kind": "Command", "metadata": {"name": "c"}, "action": "AbortJob", "target": {"kind": "Job", "name": "j"},
         });

@@ -9,7 +9,10 @@ use caldera_crds::workload::submission::{STAMPS, format_submit_time, read_inheri
 use serde_json::Value;
 
 use super::stamps::Stamp;
-use crate::observe::{cache::Snapshot, request::UserInfo};
+use crate::observe::{
+    cache::{Cache, Snapshot},
+    request::UserInfo,
+};
 
 /// The stamps of a job; `old` is what it was before, if it is not new. None where a trusted writer writes what he
 /// wants.
@@ -20,17 +23,25 @@ pub fn choose_submission_stamps(
     user: Option<&UserInfo<'_>>,
     snapshot: Snapshot<'_>,
 ) -> Vec<Stamp> {
-    let is_trusted = user.is_some_and(|user| snapshot.cache.trusted.trusts(&user.username, user.list_groups()));
-    let stamps = match (old, user) {
-        (Some(_), _) if is_trusted => return Vec::new(),
-        (Some(old), _) => STAMPS.map(|name| old.get("metadata")?.get("annotations")?.get(name).cloned()),
-        (None, user) => {
-            let inherited = is_trusted.then(|| read_inherited_submitter(job)).flatten();
-            let name = user.map(|user| user.username.as_ref()).filter(|name| !name.is_empty());
-            [Some(format_submit_time(snapshot.now).into()), inherited.map(Value::from).or(name.map(Value::from))]
-        }
+    let cache = snapshot.cache;
+    let stamps = match old {
+        Some(_) if is_trusted(user, cache) => return Vec::new(),
+        Some(old) => STAMPS.map(|name| old.get("metadata")?.get("annotations")?.get(name).cloned()),
+        None => [Some(format_submit_time(snapshot.now).into()), find_submitter(job, user, cache).map(Value::from)],
     };
     STAMPS.into_iter().zip(stamps).collect()
+}
+
+/// Who submits a new job: who made its HyperJob or CronJob, if a trusted writer says so, and else who asks. Never
+/// empty.
+#[must_use]
+pub fn find_submitter(job: &Value, user: Option<&UserInfo<'_>>, cache: &Cache) -> Option<String> {
+    let inherited = is_trusted(user, cache).then(|| read_inherited_submitter(job)).flatten();
+    inherited.or_else(|| user.map(|user| user.username.to_string()).filter(|name| !name.is_empty()))
+}
+
+fn is_trusted(user: Option<&UserInfo<'_>>, cache: &Cache) -> bool {
+    user.is_some_and(|user| cache.trusted.trusts(&user.username, user.list_groups()))
 }
 
 #[cfg(test)]
@@ -40,10 +51,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        decide::{job::tests::job, patch::tests::applied, stamps::set_stamps},
-        observe::cache::Cache,
-    };
+    use crate::decide::{job::tests::job, patch::tests::applied, stamps::set_stamps};
 
     const CONTROLLER: &str = "system:serviceaccount:caldera-system:caldera-controller";
 

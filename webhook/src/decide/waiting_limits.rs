@@ -9,6 +9,8 @@
 //!
 //! Nobody fills a line for others with what it would not take: workloads of namespaces that may not use the queue do
 //! not count, and of each namespace no more than its own limit.
+//!
+//! A job of a HyperJob or CronJob is of the user who made that, as its stamp is ([`find_submitter`]).
 
 use std::collections::BTreeMap;
 
@@ -21,6 +23,7 @@ use serde_json::Value;
 
 use super::{
     namespace_access::find_refusing_queue,
+    submission::find_submitter,
     verdict::{Denial, Verdict},
 };
 use crate::observe::{
@@ -33,7 +36,8 @@ use crate::observe::{
 pub fn refuse_full_line(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Option<Verdict> {
     let job = request.object.as_ref().filter(|_| request.is_create())?;
     let (namespace, named) = (request.namespace.as_deref()?, queue_of(job));
-    let user = request.user_info.as_ref().map(|user| cut_submitter(&user.username)).unwrap_or_default();
+    let user =
+        find_submitter(job, request.user_info.as_ref(), cache).map(|name| cut_submitter(&name)).unwrap_or_default();
     list_queue_path(named.as_str(), cache).into_iter().find_map(|queue| {
         let limits = WaitingLimits::of_queue(cache.queues.get(queue)?);
         if limits == WaitingLimits::default() {
@@ -108,7 +112,9 @@ mod tests {
     use std::sync::Arc;
 
     use caldera_core::admission::Admission;
-    use caldera_crds::{tenancy::NamespaceFacts, workload::WorkloadKind};
+    use caldera_crds::{
+        names::caldera::SUBMITTER, tenancy::NamespaceFacts, trusted::CONTROLLER_ACCOUNT, workload::WorkloadKind,
+    };
     use serde_json::json;
 
     use super::*;
@@ -147,6 +153,10 @@ mod tests {
 
     fn submit_as(user: &str, cache: &Cache, queue: &str) -> Option<String> {
         let job = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"queue": queue}});
+        submit_job_as(user, cache, job)
+    }
+
+    fn submit_job_as(user: &str, cache: &Cache, job: Value) -> Option<String> {
         let request = ReviewRequest {
             uid: "u".into(),
             operation: "CREATE".into(),
@@ -204,6 +214,28 @@ mod tests {
         add(&mut cache, "b", "two", "top", "waits");
         assert!(submit_as("ada", &cache, "leaf").unwrap().contains("2 jobs of user ada wait in queue top"));
         assert_eq!([submit_as("bob", &cache, "leaf"), submit_as("", &cache, "leaf")], [None, None]);
+    }
+
+    #[test]
+    fn a_job_of_a_hyper_job_or_cron_job_counts_for_the_user_who_made_that() {
+        let mut cache = cache(&json!({"caldera.dev/max-waiting-jobs-per-user": "1"}));
+        add(&mut cache, "a", "one", "leaf", "waits");
+        for (api_version, kind) in
+            [("training.volcano.sh/v1alpha1", "HyperJob"), ("batch.volcano.sh/v1alpha1", "CronJob")]
+        {
+            let child = |submitter: &str| {
+                json!({
+                    "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"queue": "leaf"},
+                    "metadata": {"annotations": {SUBMITTER: submitter}, "ownerReferences": [
+                        {"apiVersion": api_version, "kind": kind, "name": "h", "controller": true},
+                    ]},
+                })
+            };
+            assert!(submit_job_as(CONTROLLER_ACCOUNT, &cache, child("ada")).unwrap().contains("of user ada"), "{kind}");
+            assert_eq!(submit_job_as(CONTROLLER_ACCOUNT, &cache, child("bob")), None, "{kind}");
+            // Nobody else is believed.
+            assert!(submit_job_as("ada", &cache, child("bob")).is_some(), "{kind}");
+        }
     }
 
     #[test]

@@ -9,18 +9,12 @@ use tower::ServiceExt;
 use super::*;
 use crate::observe::cache::{CachedBinding, Known};
 
-const ROUTES: [&str; 9] = [
-    "mutate-resourcebinding",
-    "mutate-work",
-    "mutate-job",
-    "validate-job",
-    "mutate-queue",
-    "validate-queue",
-    "validate-hyperjob",
-    "stamp-submission",
-    "interpreter",
-];
 const AT_LAST: Duration = Duration::from_secs(60);
+
+/// Those of admission, and the interpreter's.
+fn list_routes() -> impl Iterator<Item = &'static str> {
+    RULES.into_iter().map(|(route, _)| route).chain(["interpreter"])
+}
 
 fn webhook(limits: &Limits) -> (SharedCache, Router) {
     // A request that is never answered would look like a review that waits.
@@ -46,7 +40,7 @@ fn review_of(objects: usize) -> String {
 #[tokio::test]
 async fn every_route_takes_bodies_up_to_the_same_length() {
     let (_, routes) = webhook(&Limits::for_objects_of(100_000));
-    for route in ROUTES {
+    for route in list_routes() {
         let (status, text) = ask(&routes, route, vec![b' '; 200_000].into()).await;
         assert_eq!(status, 413, "{route}: {text}");
         assert!(text.starts_with("the body is larger than the 165536 bytes"), "{route}: {text}");
@@ -58,7 +52,7 @@ async fn every_route_gives_a_body_the_same_time() {
     let mut limits = Limits::default();
     limits.bodies.within = Duration::from_millis(100);
     let (_, routes) = webhook(&limits);
-    for route in ROUTES {
+    for route in list_routes() {
         let pieces = futures::stream::once(async { Ok::<_, std::io::Error>(Bytes::from_static(b"{")) });
         let never = futures::StreamExt::chain(pieces, futures::stream::pending());
         let (status, text) = ask(&routes, route, Body::from_stream(never)).await;
@@ -82,24 +76,26 @@ async fn every_route_has_the_same_lines_and_the_same_deadline() {
         pool.decide_review("another", 2 << 20, rule).await
     });
     tokio::task::spawn_blocking(move || has_begun.recv_timeout(AT_LAST).expect("it never begins")).await.unwrap();
-    let large = ROUTES.map(|route| {
-        let routes = routes.clone();
-        tokio::spawn(async move { ask(&routes, route, review_of(3_000).into()).await })
-    });
-    for route in ROUTES {
+    let large: Vec<_> = list_routes()
+        .map(|route| {
+            let routes = routes.clone();
+            tokio::spawn(async move { ask(&routes, route, review_of(3_000).into()).await })
+        })
+        .collect();
+    for route in list_routes() {
         for objects in [1, 600] {
             let (status, text) = ask(&routes, route, review_of(objects).into()).await;
             assert_ne!(status, 503, "{route} of {objects}: {text}");
         }
     }
-    for (route, asked) in ROUTES.into_iter().zip(large) {
+    for (route, asked) in list_routes().zip(large) {
         let (status, text) = asked.await.unwrap();
         assert_eq!(status, 503, "{route}: {text}");
         assert!(text.starts_with("the review was not decided within 4.5s"), "{route}: {text}");
     }
     drop(release);
     held.await.unwrap();
-    for route in ROUTES {
+    for route in list_routes() {
         let (status, text) = ask(&routes, route, review_of(3_000).into()).await;
         assert_ne!(status, 503, "{route}: {text}");
     }

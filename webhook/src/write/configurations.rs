@@ -165,8 +165,17 @@ fn match_new_stamps() -> String {
     format!("request.operation == 'CREATE' || {}", match_changed_annotations(STAMPS))
 }
 
-/// Whether an admin acts on a member: by its taints, or by an annotation.
-const NEW_CLUSTER: &str = "has(object.spec.taints) != has(oldObject.spec.taints) || \
+/// Whether a user acts on a workload, or makes one that has stamps already.
+fn match_new_actions() -> String {
+    let acts = match_changed_annotations(ACTION_STAMPS.into_iter().chain(WORKLOAD_ACTIONS));
+    let stamps = ACTION_STAMPS.map(|name| format!("'{name}' in object.metadata.annotations"));
+    let is_stamped = format!("has(object.metadata.annotations) && ({})", stamps.join(" || "));
+    format!("request.operation == 'CREATE' ? {is_stamped} : {acts}")
+}
+
+/// Whether an admin acts on a member: by its taints, or by an annotation. A new one may have stamps already.
+const NEW_CLUSTER: &str = "request.operation == 'CREATE' || \
+     has(object.spec.taints) != has(oldObject.spec.taints) || \
      has(object.spec.taints) && object.spec.taints != oldObject.spec.taints || \
      has(object.metadata.annotations) != has(oldObject.metadata.annotations) || \
      has(object.metadata.annotations) && object.metadata.annotations != oldObject.metadata.annotations";
@@ -275,26 +284,23 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
     let mut cron_jobs = hook("namespaces.plan.caldera.dev", "/mutate-work", WORKS, &is_other);
     cron_jobs["failurePolicy"] = "Ignore".into();
     // Who acts is not known of what an outage lets through, and nothing waits for it.
-    let action_hook = |name: &str, operation: &str, resource: ResourceOf, condition: Option<Condition<'_>>| {
+    let action_hook = |name: &str, resource: ResourceOf, condition: Option<Condition<'_>>| {
         let mut hook = hook(
             &format!("{name}.actions.caldera.dev"),
             "/stamp-action",
             resource,
             &condition.into_iter().collect::<Vec<_>>(),
         );
-        if operation != "*" {
-            hook["rules"][0]["operations"] = json!([operation]);
-        }
         (hook["failurePolicy"], hook["timeoutSeconds"]) = ("Ignore".into(), 2.into());
         hook
     };
     let is_settings = format!("object.metadata.name == '{SETTINGS}'");
-    let acts = match_changed_annotations(ACTION_STAMPS.into_iter().chain(WORKLOAD_ACTIONS));
-    let mut services = action_hook("services", "UPDATE", JOBS, Some(("changed", &acts)));
+    let acts = match_new_actions();
+    let mut services = action_hook("services", JOBS, Some(("changed", &acts)));
     let others = WorkloadKind::ALL.into_iter().filter(|kind| *kind != WorkloadKind::VolcanoJob).map(|kind| {
         let resource = kind.api_resource();
         json!({
-            "operations": ["UPDATE"], "apiGroups": [resource.group], "apiVersions": [resource.version],
+            "operations": ["CREATE", "UPDATE"], "apiGroups": [resource.group], "apiVersions": [resource.version],
             "resources": [resource.plural], "scope": "*",
         })
     });
@@ -322,9 +328,9 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
             hook("hyperjobs.submission.caldera.dev", "/stamp-submission", HYPER_JOBS, &[("changed", &match_new_stamps())]),
             hook("cronjobs.submission.caldera.dev", "/stamp-submission", CRON_JOBS, &[("changed", &match_new_stamps())]),
             hook("queues.defaults.caldera.dev", "/mutate-queue", QUEUES, &[]),
-            action_hook("commands", "CREATE", COMMANDS, None),
-            action_hook("clusters", "UPDATE", CLUSTERS, Some(("changed", NEW_CLUSTER))),
-            action_hook("settings", "*", CONFIG_MAPS, Some(("settings", &is_settings))),
+            action_hook("commands", COMMANDS, None),
+            action_hook("clusters", CLUSTERS, Some(("changed", NEW_CLUSTER))),
+            action_hook("settings", CONFIG_MAPS, Some(("settings", &is_settings))),
             services,
         ],
     });
@@ -438,6 +444,7 @@ mod tests {
         let mut labelled = old.clone();
         labelled["metadata"]["labels"] = json!({"l": "v"});
         assert!(!holds(NEW_CLUSTER, Some(&old), &labelled));
+        assert!(holds(NEW_CLUSTER, None, &labelled));
         assert!(holds(NEW_CLUSTER, Some(&old), &member(json!({"a": "2"}), json!([]))));
         assert!(holds(NEW_CLUSTER, Some(&old), &member(json!({"a": "1"}), json!([{"key": "k"}]))));
         let all = build_configurations(&Endpoint::Url("https://h:1".into()), "");
@@ -447,9 +454,26 @@ mod tests {
         for hook in stamping {
             assert_eq!((&hook["failurePolicy"], &hook["sideEffects"]), (&json!("Ignore"), &json!("None")), "{hook}");
             let rules = hook["rules"].as_array().unwrap();
+            assert!(rules.iter().all(|rule| rule["operations"] == json!(["CREATE", "UPDATE"])), "{hook}");
             let is_of_jobs = |rule: &Value| rule["apiGroups"][0] == "batch.volcano.sh";
             assert!(!rules.iter().any(is_of_jobs), "jobs have a hook that no outage lets pass");
         }
+    }
+
+    #[test]
+    fn a_workload_is_stamped_when_a_user_acts_on_it_and_asked_about_when_it_is_made_with_stamps() {
+        let with = |annotations: Value| json!({"metadata": {"name": "d", "annotations": annotations}});
+        let (bare, queued) =
+            (json!({"metadata": {"name": "d"}}), with(json!({"scheduling.volcano.sh/queue-name": "q"})));
+        let acts = match_new_actions();
+        for stamp in ACTION_STAMPS {
+            for value in ["ada", ""] {
+                assert!(holds(&acts, None, &with(json!({stamp: value}))), "{stamp}={value}");
+            }
+        }
+        assert!(!holds(&acts, None, &bare) && !holds(&acts, None, &queued), "most are made so");
+        assert!(holds(&acts, Some(&queued), &with(json!({"caldera.dev/hold": "true"}))));
+        assert!(!holds(&acts, Some(&queued), &queued) && !holds(&acts, Some(&bare), &bare));
     }
 
     #[test]

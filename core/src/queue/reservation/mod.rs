@@ -1,6 +1,6 @@
 //! Reservations: for which blocked job quota or capacity is kept, and which other jobs that blocks.
 //!
-//! Rule: EASY backfill with ageing (Lifka, JSSPP'95; Mu'alem and Feitelson, TPDS'01), on resources instead of nodes,
+//! Rule: EASY backfill with aging (Lifka, JSSPP'95; Mu'alem and Feitelson, TPDS'01), on resources instead of nodes,
 //! as far as shares allow.
 //!
 //! *Who reserves.* Of the jobs of one queue that one ceiling blocks, the first in rank gets a reservation once it has
