@@ -92,10 +92,7 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
         bindings: bindings.into_iter().filter(is_binding_of_caldera).collect(),
         ended: jobs.iter().filter(|job| has_ended(job)).map(key_of).collect(),
         pod_groups,
-        queues: queues
-            .into_iter()
-            .filter(|queue| ACTION_STAMPS.iter().chain([&QUEUE_STATUS]).any(|name| annotation_of(queue, name).is_some()))
-            .collect(),
+        queues: queues.into_iter().filter(has_annotation_of_ours).collect(),
         inventories: inventories
             .into_iter()
             .map(|object| InstalledObject { resource: inventory_resource(), object })
@@ -139,6 +136,10 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
         installed.naming_us.extend(ours.map(|policy| format!("{kind} {}", key_of(policy))));
     }
     Ok(installed)
+}
+
+fn has_annotation_of_ours(queue: &Value) -> bool {
+    ACTION_STAMPS.iter().chain([&QUEUE_STATUS]).any(|name| annotation_of(queue, name).is_some())
 }
 
 fn is_binding_of_caldera(binding: &Value) -> bool {

@@ -5,8 +5,8 @@
 //! would be pending this checks more, in this order: its queue and those above select its namespace, take a job of its
 //! size, one that runs for as long, of its priority class, and of its card models; the data that it needs is somewhere;
 //! the API server did not refuse its release a moment ago; no eviction or requeue keeps it out of its queue. The first
-//! that does not hold is its reason. What holds quota and would grow, and whose queue takes its namespace, its size, its
-//! priority class or its card models no more, stays as it is.
+//! that does not hold is its reason. What holds quota and would grow, and whose queue takes its namespace, its size,
+//! its priority class or its card models no more, stays as it is.
 //!
 //! Here are also the estimates of how long a job runs and when it ends: the least of what it says and of its limits.
 
