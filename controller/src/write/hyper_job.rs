@@ -1,7 +1,8 @@
 //! What is written for a HyperJob: its jobs, their policies, and its status.
 //!
 //! Jobs and policies that are there already are touched by JSON patches that test their version, or deleted by their
-//! UID. Of a job that exists only replicas, minAvailable and priority class are changed. The status is a merge patch: it says the version too, and waits in line with reports, behind every release.
+//! UID. Of a job that exists only replicas, minAvailable and priority class are changed. The status is
+//! a merge patch: it says the version too, and waits in line with reports, behind every release.
 
 use std::sync::Arc;
 
