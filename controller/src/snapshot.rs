@@ -2,9 +2,10 @@
 //!
 //! Read it from a controller that was filled with lists and not decided on yet. Left out are jobs that no queue counts,
 //! jobs that ended, and all that is blocked: held, suspended, refused by a queue's rules, or evicted or requeued and
-//! not back in their queue. What is placed without a record of ours is in it as placed.
+//! not back in their queue. What is placed without a record of ours is in it as placed. Jobs that start together are
+//! in it each for itself, once enough of them are in line.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use caldera_core::{
     live_job::LiveJob,
@@ -20,7 +21,7 @@ use crate::{
         assess::{estimate_end, estimate_run},
         jobs::{JobPhase, JobState},
     },
-    observe::{Binding, admitted_gang},
+    observe::{Binding, Key, admitted_gang},
 };
 
 /// All of it.
@@ -40,7 +41,10 @@ pub struct Snapshot {
 #[must_use]
 pub fn take_snapshot(controller: &Controller) -> Snapshot {
     let objects = &controller.objects;
-    let job = |binding: &Binding| describe_snapshot_job(controller, binding, controller.jobs.states.get(&binding.key)?);
+    let in_line = controller.list_gang_jobs_in_line();
+    let job = |binding: &Binding| {
+        describe_snapshot_job(controller, binding, controller.jobs.states.get(&binding.key)?, &in_line)
+    };
     Snapshot {
         queues: objects.queues.values().map(|queue| queue.spec.clone()).collect(),
         clusters: controller.capacity.list_clusters(),
@@ -49,10 +53,17 @@ pub fn take_snapshot(controller: &Controller) -> Snapshot {
     }
 }
 
-fn describe_snapshot_job(controller: &Controller, binding: &Binding, state: &JobState) -> Option<LiveJob> {
+fn describe_snapshot_job(
+    controller: &Controller,
+    binding: &Binding,
+    state: &JobState,
+    in_line: &BTreeSet<Key>,
+) -> Option<LiveJob> {
     let objects = &controller.objects;
     let placed = match &state.phase {
         JobPhase::Pending => false,
+        // Its gang is not looked at yet.
+        JobPhase::Blocked(_) if in_line.contains(&binding.key) => false,
         JobPhase::Holding { stage: AdmissionStage::Placed | AdmissionStage::Foreign, .. } => true,
         JobPhase::Holding { stage: AdmissionStage::Admitted, .. } => false,
         JobPhase::Holding { .. } | JobPhase::Blocked(_) | JobPhase::OutOfScope => return None,

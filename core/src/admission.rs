@@ -15,6 +15,7 @@ use crate::{
     quantity::Quantity,
     resources::{ResourceName, Resources},
     run_limit::RunLimit,
+    time::EpochSeconds,
 };
 
 /// An admission. `charged` is for all copies together, `tasks` is for each.
@@ -51,6 +52,10 @@ pub struct Admission {
     /// the job had no choice ([`crate::card_choice`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card: Option<ResourceName>,
+    /// Where one decision granted it beside other jobs that start together with it: when the last of them was made.
+    /// Only such a record is taken away because one of those is missing. Not of a job that was granted by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<EpochSeconds>,
 }
 
 /// The versions of what a decision about a workload with DataSourceClaims rests on. Nobody places it who knows less.
@@ -216,6 +221,7 @@ mod tests {
             nodes: NodeRestriction::default(),
             clusters: Vec::new(),
             card: None,
+            together: None,
         };
         let text = record.to_json();
         assert_eq!(text, r#"{"queue":"ml","priority":7,"copies":2,"tasks":{"worker":3},"charged":{"cpu":"1500m"}}"#);
@@ -231,6 +237,9 @@ mod tests {
         for wrong in ["0", "-1", "1.5", "\"60\"", "9223372036854775808", "null"] {
             assert!(Admission::parse(&limited.to_json().replace("60", wrong)).is_err(), "a run of {wrong} s");
         }
+        let beside = Admission { together: Some(1_000.into()), ..record.clone() };
+        assert!(beside.to_json().ends_with(r#","together":1000}"#), "{}", beside.to_json());
+        assert_eq!(Admission::parse(&beside.to_json()).unwrap(), beside);
         let claims = Admission { data: Some(KnownData { claims: 12, sources: 7 }), ..record.clone() };
         assert!(claims.to_json().ends_with(r#","data":{"claims":12,"sources":7}}"#), "{}", claims.to_json());
         assert_eq!(Admission::parse(&claims.to_json()).unwrap(), claims);

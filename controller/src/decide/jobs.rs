@@ -157,7 +157,10 @@ impl Jobs {
                 }
                 match std::mem::replace(&mut job.phase, JobPhase::OutOfScope) {
                     JobPhase::Pending => JobPhase::Pending,
-                    JobPhase::Blocked(why) if why.is_about_other_jobs() => JobPhase::Blocked(why),
+                    // Together they may ask for too much.
+                    JobPhase::Blocked(why) if why.is_about_other_jobs() || matches!(*why, Reason::Invalid { .. }) => {
+                        JobPhase::Blocked(why)
+                    }
                     _ => {
                         let detail = "the others are looked at next".to_owned();
                         JobPhase::Blocked(Box::new(Reason::JobsMissing { detail }))

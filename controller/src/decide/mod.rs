@@ -103,6 +103,8 @@ mod usage_accounts;
 mod waiting_state;
 mod withdrawal;
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 pub use self::controller::Controller;
@@ -110,7 +112,7 @@ use self::{
     capacity::FleetGrowth,
     controller::{QueueWrites, update_assumed_place},
     deadlines::earliest,
-    job_gangs::GangKey,
+    job_gangs::{GangKey, JobGangSpec},
     jobs::JobPhase,
     pod_groups::{COALESCE, POD_GROUPS_PER_PASS},
     release::{RELEASES, release_admissible_jobs},
@@ -122,7 +124,10 @@ pub(crate) use self::{
     pods_ready::{DEFAULT_TIMEOUT, StartDeadlines},
     shadow::{Shadow, ShadowNote, decide_in_shadow},
 };
-use crate::write::{Decision, Tag};
+use crate::{
+    observe::Key,
+    write::{Decision, Tag},
+};
 
 /// What is to be written, and when to ask again if nothing happens.
 #[derive(Debug, Default)]
@@ -205,7 +210,7 @@ fn decide_each(controller: &mut Controller, now: Timestamp) -> Decisions {
     controller.write_queues(&mut decisions);
     let more =
         controller.pod_groups.has_more() || (controller.pod_groups.may_write() && !controller.reasons.left.is_empty());
-    let now_again = decisions.releases == RELEASES || more;
+    let now_again = decisions.releases >= RELEASES || more;
     decisions.next = if now_again { Some(now) } else { controller.next_due() };
     decisions
 }
@@ -292,14 +297,23 @@ impl Controller {
         }
     }
 
+    /// Bindings of jobs that start together that are in line, or are once their gangs are looked at.
+    pub(crate) fn list_gang_jobs_in_line(&self) -> BTreeSet<Key> {
+        self.jobs.gangs.list_in_line(|gang| self.find_gang_spec(gang))
+    }
+
+    fn find_gang_spec(&self, gang: &GangKey) -> Option<JobGangSpec> {
+        match gang {
+            GangKey::HyperJob(key, owner) => self.hyper_jobs.find_gang_spec(key, owner),
+            GangKey::Pods(_) => None,
+        }
+    }
+
     /// Puts the jobs of gangs in line of which something changed.
     pub(crate) fn arrange_gangs(&mut self) {
         for gang in self.jobs.gangs.take_changed() {
-            let roster = match &gang {
-                GangKey::HyperJob(key, owner) => self.hyper_jobs.find_roster(key, owner),
-                GangKey::Pods(_) => None,
-            };
-            for key in self.jobs.arrange_gang(&gang, roster.as_ref(), self.now) {
+            let spec = self.find_gang_spec(&gang);
+            for key in self.jobs.arrange_gang(&gang, spec.as_ref(), self.now) {
                 self.pod_groups.mark_dirty(&key);
                 self.recount_phase(&key);
                 let Self { objects, jobs, capacity, waiting_states, now, .. } = self;

@@ -118,7 +118,9 @@ impl StartDeadlines {
         jobs.gangs.next_due(self.timeout)
     }
 
-    /// Requeues what holds of gangs of jobs that were not whole for as long as a part may take to start.
+    /// Requeues what holds of gangs of jobs that were not whole for as long as a part may take to start. Only a job
+    /// that one decision granted beside others is useless without them: one that was admitted by itself, as by a
+    /// controller that knew of no gangs, runs on. So does one of which another is missing that was not there yet.
     pub(crate) fn give_up_half_gangs(&self, objects: &Objects, jobs: &mut Jobs, now: Timestamp) -> Vec<Decision> {
         let since = now.checked_sub(self.timeout).unwrap_or(Timestamp::MIN);
         let mut decisions = Vec::new();
@@ -129,7 +131,8 @@ impl StartDeadlines {
             for key in holding {
                 let stage = jobs.states.get(&key).and_then(|state| state.stage());
                 let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
-                let waited = missing.iter().find(|(created, _)| binding.scheduled.is_none_or(|at| *created <= at));
+                let granted = binding.admission.as_ref().and_then(|record| record.together);
+                let waited = granted.and_then(|at| missing.iter().find(|(created, _)| *created <= at.as_seconds()));
                 let holds = matches!(stage, Some(AdmissionStage::Admitted | AdmissionStage::Placed));
                 let Some((_, name)) = waited.filter(|_| holds && !binding.suspended) else { continue };
                 let seconds = self.timeout.as_secs();

@@ -256,6 +256,7 @@ mod tests {
             nodes: caldera_core::node_groups::NodeRestriction::default(),
             clusters: Vec::new(),
             card: None,
+            together: None,
         }
     }
 

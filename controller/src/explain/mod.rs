@@ -88,8 +88,8 @@ pub fn list_jobs_of_hyper_job(controller: &Controller, namespace: &str, name: &s
     let verdict = |binding: &Binding| {
         let workload = controller.objects.workload_of(binding)?;
         let child = workload.child.as_ref().filter(|child| *child.hyper_job == *name)?;
-        let roster = controller.hyper_jobs.find_roster(&Key::new(namespace, name), &child.owner)?;
-        let at = roster.names.iter().position(|known| *known == workload.reference.name)?;
+        let spec = controller.hyper_jobs.find_gang_spec(&Key::new(namespace, name), &child.owner)?;
+        let at = spec.names.iter().position(|known| *known == workload.reference.name)?;
         let state = controller.jobs.states.get(&binding.key)?;
         let answer = build_answer(controller, binding, state, Some(workload));
         Some((at, workload.reference.name.as_str().into(), answer.verdict))

@@ -2,7 +2,8 @@
 //! controllers accounted, or that a kind is listed.
 //!
 //! Every kind that is required ([`ObjectKind::list_required`]) must be listed before the first decision: half a view
-//! gives away what the other half holds. Nothing waits for the first lists of links, Commands, HyperJobs and Works.
+//! gives away what the other half holds. Nothing waits for the first lists of links, Commands, HyperJobs and Works:
+//! jobs of a HyperJob that is not seen yet wait themselves.
 
 use std::collections::BTreeSet;
 

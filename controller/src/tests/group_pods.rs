@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::world::World;
+use crate::observe::Key;
 
 /// Pod `name` of one cpu in group `g`, of which so many start together, and its gated binding.
 fn pod(world: &mut World, name: &str, needed: &str) {
@@ -56,4 +57,23 @@ fn pods_of_a_group_that_does_not_fit_wait_as_one() {
     assert!(message.contains("it is one of 3 Pods of group g that start together or not at all"), "{message}");
     world.queue("q", &json!({"capability": {"cpu": "3"}}));
     assert_eq!(world.pass(3), ["a-pod", "b-pod", "c-pod"]);
+}
+
+#[test]
+fn of_a_group_no_more_pods_are_looked_at_than_may_start_together() {
+    let mut world = World::new(1);
+    // None fits, so that all wait.
+    for at in 0..=500 {
+        pod(&mut world, &format!("p{at:03}"), "500");
+    }
+    world.settle();
+    let snapshot = crate::snapshot::take_snapshot(&world.controller);
+    assert_eq!(snapshot.jobs.len(), 500);
+    let phase = |world: &World| format!("{:?}", world.controller.jobs.states[&Key::new("ns", "p500-pod")].phase);
+    let waits = phase(&world);
+    assert!(waits.contains("500 of one gang are looked at, and there are more"), "{waits}");
+    // It takes the place of one that goes.
+    world.delete("ResourceBinding", "p000-pod");
+    world.settle();
+    assert_eq!(phase(&world), "Pending");
 }

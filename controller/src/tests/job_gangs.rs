@@ -9,7 +9,7 @@ use super::{
 };
 
 /// HyperJob `h` of `jobs` jobs of `pods` pods of a cpu each, and their gated bindings.
-fn gang_of(world: &mut World, jobs: i64, pods: u32) {
+pub(super) fn gang_of(world: &mut World, jobs: i64, pods: u32) {
     let spec = super::world::job("", "q", pods)["spec"].clone();
     world.put(json!({
         "apiVersion": "training.volcano.sh/v1alpha1", "kind": "HyperJob",
@@ -225,4 +225,32 @@ fn of_a_suspended_job_its_gang_waits_and_says_so() {
     assert!(message.contains("not in line: h-a-1"), "{message}");
     world.patch("Job", "h-a-1", &json!({"metadata": {"annotations": {"caldera.dev/suspended": null}}}));
     assert_eq!(world.pass(3), ["h-a-0-job", "h-a-1-job"]);
+}
+
+/// A controller that knew of no gangs wrote this record, or another controller admitted the job by itself.
+fn admit_alone(world: &mut World, job: &str) {
+    let binding = format!("{job}-job");
+    let record = &world.get("ResourceBinding", &binding)["metadata"]["annotations"]["caldera.dev/admission"];
+    let mut record: Value = serde_json::from_str(record.as_str().unwrap()).unwrap();
+    assert!(record["together"].is_i64(), "{record}");
+    record.as_object_mut().unwrap().remove("together");
+    let annotations = json!({"caldera.dev/admission": record.to_string()});
+    world.patch("ResourceBinding", &binding, &json!({"metadata": {"annotations": annotations}}));
+}
+
+#[test]
+fn what_was_admitted_by_itself_before_an_upgrade_runs_on_while_the_rest_waits() {
+    let mut world = World::new(6);
+    gang_of(&mut world, 2, 3);
+    world.budget = Some(1);
+    world.settle();
+    world.queue("q", &json!({"capability": {"cpu": "3"}}));
+    world.budget = None;
+    run_child(&mut world, "h-a-0", 3);
+    admit_alone(&mut world, "h-a-0");
+    world.restart();
+    world.pass(700);
+    assert!(is_admitted(&world, "h-a-0"), "{:?}", world.says("h-a-0"));
+    world.queue("q", &json!({"capability": {"cpu": "6"}}));
+    assert_eq!(world.pass(5), ["h-a-1-job"]);
 }

@@ -47,3 +47,21 @@ fn what_a_limit_ends_is_expected_to_end_then_and_what_says_less_earlier() {
         [("ns/placed-job", Some(100 - since_release)), ("ns/short-job", Some(30)), ("ns/waits-job", Some(100))]
     );
 }
+
+#[test]
+fn jobs_that_start_together_are_in_a_snapshot_each_for_itself() {
+    let mut world = World::new(4);
+    super::job_gangs::gang_of(&mut world, 2, 3);
+    let waiting = |world: &World| {
+        let jobs = take_snapshot(&world.controller).jobs;
+        jobs.into_iter().map(|job| (job.name.to_string(), job.gang.replicas(), job.placed)).collect::<Vec<_>>()
+    };
+    let all = [("ns/h-a-0-job".to_owned(), 3, false), ("ns/h-a-1-job".to_owned(), 3, false)];
+    // Not decided on, and after that.
+    assert_eq!(waiting(&world), all);
+    world.pass(2);
+    assert_eq!(waiting(&world), all);
+    world.patch("Job", "h-a-1", &json!({"metadata": {"annotations": {"caldera.dev/suspended": "true"}}}));
+    world.pass(1);
+    assert_eq!(waiting(&world), [], "one that is needed is not in line");
+}

@@ -9,7 +9,7 @@
 use serde_json::Value;
 
 use super::{POD_GROUPS, WorkloadKind};
-use crate::names::volcano::GROUP_MIN_MEMBER;
+use crate::{dns::is_dns_subdomain, names::volcano::GROUP_MIN_MEMBER};
 
 /// Pods that may start together, as jobs of a HyperJob.
 const MOST_PODS: u32 = 500;
@@ -23,7 +23,7 @@ pub struct GroupOfPod {
     pub needed: u32,
 }
 
-/// Reads it; `None` of what is no Pod, names no group, or does not say how many there are.
+/// Reads it; `None` of what is no Pod, names no group, or none that could be, or does not say how many there are.
 #[must_use]
 pub fn read_group_of_pod(object: &Value) -> Option<GroupOfPod> {
     if WorkloadKind::of_object(object) != Some(WorkloadKind::Pod) {
@@ -31,6 +31,9 @@ pub fn read_group_of_pod(object: &Value) -> Option<GroupOfPod> {
     }
     let annotations = object.get("metadata")?.get("annotations")?;
     let name = POD_GROUPS.iter().find_map(|key| annotations.get(key)?.as_str().filter(|name| !name.is_empty()))?;
+    if !is_dns_subdomain(name) {
+        return None;
+    }
     let needed: u32 = annotations.get(GROUP_MIN_MEMBER)?.as_str()?.parse().ok()?;
     (1..=MOST_PODS).contains(&needed).then(|| GroupOfPod { name: name.to_owned(), needed })
 }
@@ -73,6 +76,11 @@ mod tests {
             let one = pod(json!({POD_GROUPS[1]: "g", GROUP_MIN_MEMBER: needed}));
             assert_eq!(read_group_of_pod(&one), None);
             assert!(read_gang(&one).is_err(), "{needed}");
+        }
+        for name in ["G", "a/b", &"g".repeat(254)] {
+            let one = pod(json!({POD_GROUPS[0]: name, GROUP_MIN_MEMBER: "1"}));
+            assert_eq!(read_group_of_pod(&one), None, "{name} is no PodGroup's name");
+            assert!(read_gang(&one).is_err(), "{name}");
         }
         let mut job = pod(json!({POD_GROUPS[0]: "g", GROUP_MIN_MEMBER: "1"}));
         job["kind"] = "Job".into();

@@ -1,4 +1,5 @@
-//! HyperJobs: Volcano Jobs that are one training, made of its templates, one by one admitted and placed.
+//! HyperJobs: Volcano Jobs that are one training, made of its templates. Who of them starts
+//! with whom is [`job_gangs`](super::job_gangs)'s.
 //!
 //! Rules (volcano-global `pkg/reconciler/hyperjob`, without its defects):
 //! - A job is named `{hyperjob}-{replicatedjob}-{index}`, and is made once its policy is seen: a policy that is broader
@@ -32,7 +33,7 @@ use self::{
     plan::View,
     status::{find_recorded_end, has_hyper_job_ended, is_final_state},
 };
-use super::{deadlines::add_wait, job_gangs::Roster};
+use super::{deadlines::add_wait, job_gangs::JobGangSpec};
 use crate::{
     observe::{ChildFacts, HyperJobFacts, Input, Key, Objects, PolicyFacts, Workload},
     write::{Decision, hyper_job::ChildKind},
@@ -218,7 +219,7 @@ impl HyperJobs {
     }
 
     /// Which jobs there should be of the HyperJob with this UID; `None` while that is not seen.
-    pub(crate) fn find_roster(&self, key: &Key, uid: &str) -> Option<Roster> {
+    pub(crate) fn find_gang_spec(&self, key: &Key, uid: &str) -> Option<JobGangSpec> {
         let object = &self.all.get(key).filter(|known| *known.facts.uid == *uid)?.facts.object;
         let all = list_replicated_jobs(object).flat_map(|replicated| {
             (0..replicated.replicas).map(move |index| name_child(&key.name, replicated.name, index))
@@ -231,7 +232,7 @@ impl HyperJobs {
             seen.is_some_and(|child| is_final_state(&child.state)) || find_recorded_end(object, name).is_some()
         };
         let ended = names.iter().filter(ended).cloned().collect();
-        Some(Roster { needed: usize::try_from(needed).unwrap_or(0), ended, names })
+        Some(JobGangSpec { needed: usize::try_from(needed).unwrap_or(0), ended, names })
     }
 
     fn should_exist(&self, facts: &HyperJobFacts, job: &str) -> bool {

@@ -12,7 +12,7 @@
 //!   changed, and says which and why.
 //! - Conditions of others stay; a time changes only with its status.
 
-use caldera_crds::hyper_job::{count_needed, list_replicated_jobs};
+use caldera_crds::hyper_job::{MOST_REPLICATED_JOBS, count_needed, list_replicated_jobs};
 use caldera_runtime::clock::format_time;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -44,10 +44,13 @@ pub(super) fn is_final_state(state: &Value) -> bool {
     ["Completed", "Failed", "Terminated"].iter().any(|phase| state["phase"] == *phase)
 }
 
-/// What a job ended as, as its HyperJob says it.
+/// What a job ended as, as its HyperJob says it. A tenant may write that: no more of it is read than we write.
 pub(super) fn find_recorded_end<'a>(hyper_job: &'a Value, name: &str) -> Option<&'a Value> {
     let all = hyper_job["status"]["replicatedJobsStatus"].as_array()?;
-    all.iter().filter_map(|one| one["jobStates"].get(name)).find(|state| is_final_state(state))
+    all.iter()
+        .take(MOST_REPLICATED_JOBS)
+        .filter_map(|one| one["jobStates"].get(name))
+        .find(|state| is_final_state(state))
 }
 
 /// Whether it ended itself.

@@ -1,6 +1,13 @@
 //! Who of a gang of jobs is in line.
 
-use caldera_core::{quantity::Quantity, time::SubmitTime};
+use caldera_core::{
+    admission::Admission,
+    quantity::Quantity,
+    queue::{Ask, Counted, FitClass, TaskAsk},
+    resources::Resources,
+    tenant::Tenant,
+    time::SubmitTime,
+};
 
 use super::*;
 
@@ -16,21 +23,21 @@ fn job(name: &str, pods: u32, created: i64) -> Job {
     Job { id: name.into(), queue: "q".into(), priority: 0, created, deadline: None, ask: Arc::new(ask) }
 }
 
-fn roster(needed: usize) -> Roster {
+fn spec(needed: usize) -> JobGangSpec {
     let names = ["a", "b", "c"].map(str::to_owned).to_vec();
-    Roster { names, needed, ended: BTreeSet::new() }
+    JobGangSpec { names, needed, ended: BTreeSet::new() }
 }
 
 fn key(name: &str) -> Key {
     Key::new("ns", name)
 }
 
-fn stand(all: [(&str, Standing); 3]) -> BTreeMap<Key, Member> {
-    all.map(|(name, standing)| (key(name), Member { name: name.into(), needed: 0, standing })).into()
+fn stand(all: [(&str, GangJobState); 3]) -> BTreeMap<Key, GangJob> {
+    all.map(|(name, state)| (key(name), GangJob { name: name.into(), needed: 0, state })).into()
 }
 
-fn in_line(name: &str) -> (&str, Standing) {
-    (name, Standing::InLine(job(name, 1, 1)))
+fn in_line(name: &str) -> (&str, GangJobState) {
+    (name, GangJobState::Pending(job(name, 1, 1)))
 }
 
 fn names(keys: &[Key]) -> Vec<&str> {
@@ -39,49 +46,81 @@ fn names(keys: &[Key]) -> Vec<&str> {
 
 #[test]
 fn none_is_asked_for_before_all_that_are_needed_are_in_line() {
-    let turns = decide_turns(Some(&roster(3)), &stand([in_line("a"), in_line("b"), ("c", Standing::Away)]));
-    assert_eq!((turns.together.len(), turns.alone.len(), turns.held_back.len()), (0, 0, 2));
-    let why = turns.held_back[0].1.to_string();
+    let queueing = decide_queueing(Some(&spec(3)), &stand([in_line("a"), in_line("b"), ("c", GangJobState::Gated)]));
+    assert_eq!((queueing.together.len(), queueing.alone.len(), queueing.held_back.len()), (0, 0, 2));
+    let why = queueing.held_back[0].1.to_string();
     assert_eq!(why, "starts together with other jobs: of 3 that are still needed 2 are in line; not in line: c");
-    let turns = decide_turns(Some(&roster(3)), &stand([in_line("a"), in_line("b"), in_line("c")]));
-    assert_eq!(names(&turns.together), ["a", "b", "c"]);
+    let queueing = decide_queueing(Some(&spec(3)), &stand([in_line("a"), in_line("b"), in_line("c")]));
+    assert_eq!(names(&queueing.together), ["a", "b", "c"]);
 }
 
 #[test]
 fn as_many_as_are_missing_are_asked_for_together_and_the_rest_follows() {
-    let turns = decide_turns(Some(&roster(2)), &stand([in_line("a"), in_line("b"), in_line("c")]));
-    assert_eq!((names(&turns.together), names(&turns.alone)), (vec!["a", "b"], vec![]));
-    assert_eq!(turns.held_back[0].0, key("c"));
-    let turns = decide_turns(Some(&roster(2)), &stand([("a", Standing::Holds), ("b", Standing::Holds), in_line("c")]));
-    assert_eq!((names(&turns.together), names(&turns.alone)), (vec![], vec!["c"]));
-    // One is missing: it waits for itself, with a choice of card models if it has one.
-    let turns = decide_turns(Some(&roster(2)), &stand([("a", Standing::Holds), in_line("b"), in_line("c")]));
-    assert_eq!((names(&turns.alone), turns.held_back.len()), (vec!["b"], 1));
+    let queueing = decide_queueing(Some(&spec(2)), &stand([in_line("a"), in_line("b"), in_line("c")]));
+    assert_eq!((names(&queueing.together), names(&queueing.alone)), (vec!["a", "b"], vec![]));
+    assert_eq!(queueing.held_back[0].0, key("c"));
+    let queueing = decide_queueing(
+        Some(&spec(2)),
+        &stand([("a", GangJobState::Admitted), ("b", GangJobState::Admitted), in_line("c")]),
+    );
+    assert_eq!((names(&queueing.together), names(&queueing.alone)), (vec![], vec!["c"]));
+    // One is missing: each of them makes it whole, with a choice of card models if it has one.
+    let queueing = decide_queueing(Some(&spec(2)), &stand([("a", GangJobState::Admitted), in_line("b"), in_line("c")]));
+    assert_eq!((names(&queueing.alone), queueing.held_back.len()), (vec!["b", "c"], 0));
 }
 
 #[test]
 fn one_that_ended_is_not_missing() {
-    let ended = Roster { ended: ["c".to_owned()].into(), ..roster(3) };
-    let turns = decide_turns(Some(&ended), &stand([in_line("a"), in_line("b"), ("c", Standing::Away)]));
-    assert_eq!(names(&turns.together), ["a", "b"]);
+    let ended = JobGangSpec { ended: ["c".to_owned()].into(), ..spec(3) };
+    let queueing = decide_queueing(Some(&ended), &stand([in_line("a"), in_line("b"), ("c", GangJobState::Gated)]));
+    assert_eq!(names(&queueing.together), ["a", "b"]);
 }
 
 #[test]
 fn without_its_hyper_job_nothing_is_asked_for_and_what_it_does_not_name_waits_for_itself() {
-    let turns = decide_turns(None, &stand([in_line("a"), in_line("b"), in_line("c")]));
-    assert_eq!((turns.held_back.len(), turns.alone.len()), (3, 0));
-    let turns = decide_turns(Some(&roster(3)), &stand([in_line("a"), in_line("b"), in_line("z")]));
-    assert_eq!((names(&turns.alone), turns.held_back.len()), (vec!["z"], 2));
+    let queueing = decide_queueing(None, &stand([in_line("a"), in_line("b"), in_line("c")]));
+    assert_eq!((queueing.held_back.len(), queueing.alone.len()), (3, 0));
+    let queueing = decide_queueing(Some(&spec(3)), &stand([in_line("a"), in_line("b"), in_line("z")]));
+    assert_eq!((names(&queueing.alone), queueing.held_back.len()), (vec!["z"], 2));
 }
 
 #[test]
 fn those_that_start_together_are_in_one_queue() {
     let mut other = job("b", 1, 1);
     other.queue = "other".into();
-    let members = stand([in_line("a"), ("b", Standing::InLine(other)), ("c", Standing::Holds)]);
-    let turns = decide_turns(Some(&roster(3)), &members);
-    assert_eq!(turns.held_back.len(), 2);
-    assert_eq!(turns.held_back[0].1, Reason::JobsInSeveralQueues { queues: "other, q".to_owned() });
+    let members = stand([in_line("a"), ("b", GangJobState::Pending(other)), ("c", GangJobState::Admitted)]);
+    let queueing = decide_queueing(Some(&spec(3)), &members);
+    assert_eq!(queueing.held_back.len(), 2);
+    assert_eq!(queueing.held_back[0].1, Reason::JobsInSeveralQueues { queues: "other, q".to_owned() });
+    assert!(queueing.is_refused, "nobody is given up for it");
+}
+
+/// `b` asks for something else.
+fn queue_with(change: impl FnOnce(&mut Ask)) -> GangQueueing {
+    let mut other = job("b", 1, 1);
+    change(Arc::make_mut(&mut other.ask));
+    let pending = ("b", GangJobState::Pending(other));
+    decide_queueing(Some(&spec(3)), &stand([in_line("a"), pending, ("c", GangJobState::Admitted)]))
+}
+
+#[test]
+fn those_that_start_together_count_for_the_same_tenants() {
+    let queueing = queue_with(|ask| ask.counted = Counted::JobOf([Tenant::User("eve".into())].into()));
+    assert_eq!((queueing.together.len(), queueing.held_back.len(), queueing.is_refused), (0, 2, true));
+    let why = queueing.held_back[0].1.to_string();
+    assert!(why.contains("count for several users"), "{why}");
+}
+
+#[test]
+fn what_starts_together_has_no_more_tasks_than_can_be_asked_for() {
+    let with_tasks =
+        |tasks: usize, most: u32| queue_with(|ask| ask.tasks = vec![TaskAsk { most, ..ask.tasks[0].clone() }; tasks]);
+    let queueing = with_tasks(MOST_TASKS, 1);
+    assert!(queueing.is_refused);
+    let why = Reason::Invalid { problem: "jobs that start together have 10001 tasks in all, 10000 at most".to_owned() };
+    assert_eq!(queueing.held_back[0].1, why);
+    assert_eq!(with_tasks(MOST_TASKS - 1, 1).together.len(), 2);
+    assert_eq!(with_tasks(MOST_TASKS, 0).together.len(), 2, "nothing is asked for these");
 }
 
 fn parts() -> Vec<Part> {
@@ -93,9 +132,9 @@ fn parts() -> Vec<Part> {
 }
 
 #[test]
-fn they_are_asked_for_as_one_with_the_lowest_priority_and_the_oldest_age() {
+fn they_are_asked_for_as_one_with_the_lowest_priority_and_the_age_of_the_youngest() {
     let all = combine_jobs(&parts()).unwrap();
-    assert_eq!((all.id.as_str(), all.priority, all.created.as_second(), all.deadline), ("a", -1, 3, Some(50)));
+    assert_eq!((all.id.as_str(), all.priority, all.created.as_second(), all.deadline), ("a", -1, 5, Some(50)));
     assert_eq!((all.ask.minimum(), all.ask.demand_of_all_pods()), (cpu(3), cpu(5)));
     assert_eq!(all.ask.counted, Counted::Jobs(2, [].into()));
     assert_eq!(combine_jobs(&parts()[..1]), None);
@@ -115,19 +154,20 @@ fn of_a_grant_to_all_each_is_charged_its_own() {
         nodes: caldera_core::node_groups::NodeRestriction::default(),
         clusters: Vec::new(),
         card: None,
+        together: None,
     };
-    let own = split_admission(&parts(), &all);
+    let own = split_admission(&parts(), all.clone());
     let told: Vec<_> = own.iter().map(|own| (own.priority, own.pods_of(&"w".into()), own.charged.clone())).collect();
     assert_eq!(told, [(0, 1, cpu(1)), (-1, 3, cpu(3))]);
-    assert_eq!(own[1].above, all.above);
+    assert_eq!((&own[1].above, own[1].together), (&all.above, Some(5.into())));
 }
 
 #[test]
 fn a_gang_is_half_while_some_hold_and_a_missing_one_waits() {
-    let waits = |third| stand([("a", Standing::Holds), in_line("b"), third]);
-    assert!(is_half(Some(&roster(3)), &waits(("c", Standing::Holds))));
-    assert!(!is_half(Some(&roster(1)), &waits(("c", Standing::Away))), "one is enough");
-    let held = stand([("a", Standing::Holds), ("b", Standing::Holds), ("c", Standing::Away)]);
-    assert!(!is_half(Some(&roster(3)), &held), "its user holds it back");
-    assert!(!is_half(Some(&roster(3)), &stand([in_line("a"), in_line("b"), in_line("c")])));
+    let waits = |third| stand([("a", GangJobState::Admitted), in_line("b"), third]);
+    assert!(is_half(Some(&spec(3)), &waits(("c", GangJobState::Admitted))));
+    assert!(!is_half(Some(&spec(1)), &waits(("c", GangJobState::Gated))), "one is enough");
+    let held = stand([("a", GangJobState::Admitted), ("b", GangJobState::Admitted), ("c", GangJobState::Gated)]);
+    assert!(!is_half(Some(&spec(3)), &held), "its user holds it back");
+    assert!(!is_half(Some(&spec(3)), &stand([in_line("a"), in_line("b"), in_line("c")])));
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::{
     super::{
         binding_state::BindingState,
-        job_gangs::{Arrangement, GangKey, Part, Roster, Standing, split_admission},
+        job_gangs::{GangJobState, GangKey, JobGangSpec, LineUpdate, Part, split_admission},
     },
     JobPhase, Jobs,
 };
@@ -25,22 +25,26 @@ impl Jobs {
             self.gangs.forget(&binding.key);
             return false;
         };
-        let standing = match state {
-            BindingState::Pending(job) => Standing::InLine(job.clone()),
+        if matches!(state, BindingState::OutOfScope) {
+            self.gangs.forget(&binding.key);
+            return false;
+        }
+        let state = match state {
+            BindingState::Pending(job) => GangJobState::Pending(job.clone()),
             BindingState::BackingOff(..)
             | BindingState::Blocked(Reason::Requeued { .. } | Reason::Evicted { .. } | Reason::NotReleased { .. }) => {
-                Standing::Returning
+                GangJobState::Requeued
             }
-            BindingState::Holding { .. } => Standing::Holds,
-            BindingState::Blocked(_) | BindingState::OutOfScope => Standing::Away,
+            BindingState::Holding { .. } => GangJobState::Admitted,
+            BindingState::Blocked(_) | BindingState::OutOfScope => GangJobState::Gated,
         };
-        self.gangs.set_standing(&binding.key, gang, workload, standing);
+        self.gangs.set_state(&binding.key, gang, workload, state);
         true
     }
 
     /// Puts the jobs of a gang in line, by what jobs there should be: the bindings whose phases are others now.
-    pub(crate) fn arrange_gang(&mut self, gang: &GangKey, roster: Option<&Roster>, now: Timestamp) -> Vec<Key> {
-        let Arrangement { enqueued, removed, phases } = self.gangs.arrange(gang, roster, now);
+    pub(crate) fn arrange_gang(&mut self, gang: &GangKey, spec: Option<&JobGangSpec>, now: Timestamp) -> Vec<Key> {
+        let LineUpdate { enqueued, removed, phases } = self.gangs.arrange(gang, spec, now);
         for id in removed {
             self.changed |= self.engine.is_pending(id.as_str());
             self.engine.remove_job(id.as_str());
@@ -71,7 +75,7 @@ impl Jobs {
         let Release { admission, .. } = release;
         let mut releases = Vec::new();
         // The first is charged for all until now.
-        for (Part { key, job }, own) in parts.iter().zip(split_admission(&parts, &admission)) {
+        for (Part { key, job }, own) in parts.iter().zip(split_admission(&parts, admission)) {
             let counted = &job.ask.counted;
             self.engine.charge_job_with_ancestors(&job.id, &own.queue, &own.above, &own.charged, counted);
             releases.push((key.clone(), Release { id: job.id.clone(), admission: own }));
@@ -90,6 +94,6 @@ impl Jobs {
 
     /// The name that a binding is in line under: its own, or that of the first of those that start together.
     pub(crate) fn find_line_id(&self, key: &Key) -> Option<&JobId> {
-        self.gangs.find_lead(key).or_else(|| Some(&self.states.get(key)?.id))
+        self.gangs.find_leader(key).or_else(|| Some(&self.states.get(key)?.id))
     }
 }

@@ -16,6 +16,7 @@ fn a_release_touches_only_the_one_field_and_our_annotations_defect_16() {
         nodes: caldera_core::node_groups::NodeRestriction::default(),
         clusters: Vec::new(),
         card: None,
+        together: None,
     };
     let mut binding = json!({
         "metadata": {"resourceVersion": "5", "annotations": {"caldera.dev/gate": "closed", "user": "own"}},

@@ -54,8 +54,9 @@ impl Engine {
         self.recheck_clusters_of_copies();
         self.jobs.insert(job.clone(), QueueingState::Charged { node, charge, end: None });
         // What else its queue says of its run is for who releases it.
-        let (run, data, nodes, clusters) = (None, None, NodeRestriction::default(), Vec::new());
-        let admission = Admission { queue, above, priority, copies, tasks, charged, run, data, nodes, clusters, card };
+        let (run, data, nodes, clusters, together) = (None, None, NodeRestriction::default(), Vec::new(), None);
+        let admission =
+            Admission { queue, above, priority, copies, tasks, charged, run, data, nodes, clusters, card, together };
         Release { id: job, admission }
     }
 }

@@ -195,6 +195,7 @@ mod tests {
             nodes: crate::node_groups::NodeRestriction::default(),
             clusters: Vec::new(),
             card: None,
+            together: None,
         }
     }
 
