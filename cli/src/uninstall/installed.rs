@@ -91,7 +91,10 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
         bindings: bindings.into_iter().filter(is_binding_of_caldera).collect(),
         ended: jobs.iter().filter(|job| has_ended(job)).map(key_of).collect(),
         pod_groups,
-        queues: queues.into_iter().filter(|queue| annotation_of(queue, QUEUE_STATUS).is_some()).collect(),
+        queues: queues
+            .into_iter()
+            .filter(|queue| ACTION_STAMPS.iter().chain([&QUEUE_STATUS]).any(|name| annotation_of(queue, name).is_some()))
+            .collect(),
         inventories: inventories
             .into_iter()
             .map(|object| InstalledObject { resource: inventory_resource(), object })

@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 
 use caldera_core::gang::WorkloadRef;
 use caldera_crds::{
+    action::ACTION_STAMPS,
     binding::{BindingView, parse_binding},
     names::{
         caldera::{GATE, GATE_CLOSED, GATE_OPEN, PRIORITY, QUEUE_STATUS, SCHEDULER_NAME},
@@ -98,7 +99,7 @@ pub fn plan_removal(installed: &Installed, allowed: Allowed) -> Plan {
     let free = installed.bindings.iter().filter(|binding| !kept.contains(&key_of(binding)));
     stage("open gates, and hand bindings to karmada-scheduler", free.filter_map(build_binding_handback).collect());
     let groups = installed.pod_groups.iter().map(|object| build_delete(&objects::pod_group_resource(), object));
-    let queues = installed.queues.iter().map(build_queue_status_removal);
+    let queues = installed.queues.iter().filter_map(build_queue_status_removal);
     stage("remove what was told on PodGroups and queues", groups.chain(queues).collect());
     if !kept.is_empty() {
         return Plan { stages, waiting, kept: kept.into_iter().collect(), is_refused: false };
@@ -107,6 +108,8 @@ pub fn plan_removal(installed: &Installed, allowed: Allowed) -> Plan {
         "remove interpreter and policies",
         installed.interpreters.iter().chain(&installed.policies).map(build_found_delete).collect(),
     );
+    // Before, a policy held them.
+    stage("remove who acted on queues", installed.queues.iter().filter_map(build_action_removal).collect());
     let mut rest: Vec<Write> = installed.state.iter().chain(&installed.roles).map(build_found_delete).collect();
     rest.extend(installed.inventories.iter().map(build_found_delete));
     stage("remove leases, settings, inventories, roles and accounts", rest);
@@ -158,11 +161,22 @@ fn build_binding_handback(binding: &Value) -> Option<Write> {
     (!steps.is_empty()).then(|| build_write(&objects::binding_resource(), binding, build_tested_patch(binding, steps)))
 }
 
-fn build_queue_status_removal(queue: &Value) -> Write {
-    let told = annotation_of(queue, QUEUE_STATUS);
-    let path = annotation_path(QUEUE_STATUS);
-    let steps = [json!({"op": "test", "path": path, "value": told}), json!({"op": "remove", "path": path})];
-    build_write(&objects::queue_resource(), queue, Body::JsonPatch(json!(steps)))
+fn build_queue_status_removal(queue: &Value) -> Option<Write> {
+    build_annotation_removal(queue, &[QUEUE_STATUS])
+}
+
+fn build_action_removal(queue: &Value) -> Option<Write> {
+    build_annotation_removal(queue, &ACTION_STAMPS)
+}
+
+/// Takes these off a queue as they are; `None` where it has none of them.
+fn build_annotation_removal(queue: &Value, names: &[&str]) -> Option<Write> {
+    let take = |name: &&str| {
+        let (told, path) = (annotation_of(queue, name)?, annotation_path(name));
+        Some([json!({"op": "test", "path": path, "value": told}), json!({"op": "remove", "path": path})])
+    };
+    let steps: Vec<Value> = names.iter().filter_map(take).flatten().collect();
+    (!steps.is_empty()).then(|| build_write(&objects::queue_resource(), queue, Body::JsonPatch(json!(steps))))
 }
 
 /// Leaves the hook on Works for the jobs that need it; nothing to do if it is so already.
