@@ -34,7 +34,7 @@ pub use self::{
     manifests::{DeployArgs, ManifestGroup, ManifestsArgs},
     sandbox::{DemoArgs, KarmadaSimArgs, MemberSimArgs, SandboxArgs},
     simulate::{ReportForm, SimulateArgs},
-    values::{Asked, JobName, parse_job_name, parse_node_group},
+    values::{JobName, WhySubject, parse_job_name, parse_node_group},
 };
 
 /// Multi-cluster batch federation on Karmada and Volcano.
@@ -44,10 +44,6 @@ pub struct Args {
     /// How logs look on standard error.
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Auto)]
     pub log_format: LogFormat,
-    /// Sends spans about workloads to a collector of traces, by OTLP over HTTP with JSON: http://HOST:4318, or with a
-    /// path where that is not /v1/traces.
-    #[arg(long, global = true, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
-    pub otlp_endpoint: Option<String>,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -159,6 +155,18 @@ pub enum Command {
 }
 
 impl Command {
+    /// What a component is told about its process; `None` of what is none.
+    pub fn process(&self) -> Option<&ProcessArgs> {
+        match self {
+            Self::Webhook(WebhookArgs { component, .. })
+            | Self::Controller(ControllerArgs { component, .. })
+            | Self::Scheduler(SchedulerArgs { component, .. })
+            | Self::Inventory(InventoryArgs { component, .. }) => Some(&component.process),
+            Self::Server(args) => Some(&args.process),
+            _ => None,
+        }
+    }
+
     /// What is logged unless the environment says otherwise: a viewer's output should not be full of logs.
     pub const fn default_log_filter(&self) -> &'static str {
         match self {

@@ -1,7 +1,7 @@
 //! `caldera history`: how jobs ended, long after they are gone, as the controller recorded it; and who did what.
 //!
 //! Rule: a line for each job that was given quota, as Slurm's `sacct`, in the order of their ends. The controller
-//! writes them every five minutes: what ended since is not in it yet.
+//! writes them every five minutes, and when it ends: what ended since is not in it yet.
 
 mod actions;
 

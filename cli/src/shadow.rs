@@ -1,15 +1,15 @@
 //! `caldera shadow`: what a controller with `--shadow` would have done beside another scheduler, as it reported it.
 //!
 //! Rule: totals of all jobs since it began, and a line for each of the newest jobs: when and where the other scheduler
-//! placed it, when and where Caldera would have, and why it would have waited. The report is written every five
-//! seconds.
+//! placed it, when and where Caldera would have, and why it would have waited. The report is written within half a
+//! minute after a change.
 
-use std::{collections::BTreeSet, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::Context as _;
 use caldera_controller::{
     settings::NAMESPACES,
-    shadow::{NAME, ShadowJob, ShadowReport, Totals},
+    shadow::{NAME, ShadowJob, ShadowReport, Totals, join_names},
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -135,10 +135,6 @@ fn format_totals(answer: &ShadowAnswer<'_>) -> String {
          {} jobs were placed that Caldera would have had wait. It would have evicted {} jobs.\n\n",
         totals.elsewhere, totals.would_wait, totals.evictions
     )
-}
-
-fn join_names(names: &BTreeSet<String>) -> String {
-    names.iter().map(String::as_str).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use kube::{Api, Client, api::DynamicObject};
 use serde::Serialize;
 
 use crate::{
-    args::{Asked, JobName, WhyArgs},
+    args::{JobName, WhyArgs, WhySubject},
     components,
     expected_start::{self, ExpectedStart, Forecast},
     live::{self, Gap, Live},
@@ -46,7 +46,7 @@ pub async fn run_why(args: WhyArgs) -> anyhow::Result<ExitCode> {
 
 async fn find_answer_with_start(
     client: &Client,
-    asked: &Asked,
+    asked: &WhySubject,
     namespace: &str,
     controllers: Option<&str>,
     assume: Millis,
@@ -54,8 +54,8 @@ async fn find_answer_with_start(
     let mut live = live::read_undecided(client, Some(namespace), controllers).await?;
     let forecast = Forecast::of_live(&mut live, assume, expected_start::FOR_ONE).await?;
     let mut answer = match asked {
-        Asked::Workload(job) => find_answer(client, live, job, namespace).await?,
-        Asked::HyperJob(name) => find_hyper_job_answer(client, live, name, namespace).await?,
+        WhySubject::Workload(job) => find_answer(client, live, job, namespace).await?,
+        WhySubject::HyperJob(name) => find_hyper_job_answer(client, live, name, namespace).await?,
     };
     answer.expected_start = forecast.find_start(&answer.explanation.workload).cloned();
     Ok(answer)
@@ -71,7 +71,7 @@ pub async fn explain_with_start(
     namespace: &str,
     assume: Millis,
 ) -> anyhow::Result<(String, Option<ExpectedStart>)> {
-    let asked = Asked::Workload(job.clone());
+    let asked = WhySubject::Workload(job.clone());
     let answer = find_answer_with_start(client, &asked, namespace, None, assume).await?;
     Ok((format_answer(&answer, false), answer.expected_start))
 }

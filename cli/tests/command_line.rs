@@ -161,6 +161,23 @@ fn no_kubeconfig_at_all_is_told() {
 }
 
 #[test]
+fn a_collector_that_is_none_ends_a_component_that_names_it_and_no_command_where_a_variable_does() {
+    fails(&["controller", "--otlp-endpoint", "localhost:4317"], &["localhost:4317", "http://HOST:PORT"]);
+    for variable in ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] {
+        for address in ["localhost:4317", ""] {
+            let run = |args: &[&str]| {
+                let output = caldera(args).env(variable, address).output().unwrap();
+                (output.status.code(), String::from_utf8(output.stderr).unwrap())
+            };
+            assert_eq!(run(&["completions", "bash"]), (Some(0), String::new()), "{variable}={address}");
+            let (code, told) = run(&["controller"]);
+            assert!(code == Some(1) && told.contains("kubeconfig"), "{variable}={address}: {told}");
+            assert_eq!(told.contains("no spans are sent"), !address.is_empty(), "{variable}={address}: {told}");
+        }
+    }
+}
+
+#[test]
 fn a_server_that_does_not_answer_is_told_at_once() {
     let dir = tempfile::tempdir().unwrap();
     // Nobody listens at a port that was just given back.
@@ -229,6 +246,8 @@ fn contradicting_arguments_are_a_usage_error() {
         &["sandbox", "--dir", "d", "--members", "65"],
         &["sandbox", "--dir", "d", "--listen", "nowhere"],
         &["webhook", "--tls-cert", "c"],
+        &["controller", "--shadow", "--data-catalogue", "https://c/{name}"],
+        &["queue", "list", "--otlp-endpoint", "http://collector:4318"],
         &["member-sim", "--nodes", "x"],
         &["nonsense"],
         &["why"],

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::{
     names,
-    values::{Asked, JobName, parse_amount, parse_asked, parse_job_name, parse_seconds, parse_value},
+    values::{JobName, WhySubject, parse_amount, parse_job_name, parse_seconds, parse_value, parse_why_subject},
 };
 use crate::{
     json_path::JsonPath,
@@ -46,8 +46,8 @@ pub struct TopArgs {
 pub struct WhyArgs {
     /// Name of a Volcano Job, or KIND/NAME, such as deployment/web or rayjob/train; hyperjob/NAME for the first of its
     /// jobs that waits.
-    #[arg(value_name = "JOB", add = names::complete_job_names(), value_parser = parse_asked)]
-    pub job: Asked,
+    #[arg(value_name = "JOB", add = names::complete_job_names(), value_parser = parse_why_subject)]
+    pub job: WhySubject,
     /// Its namespace; without it the kubeconfig's.
     #[arg(short, long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
     pub namespace: Option<String>,
@@ -168,7 +168,7 @@ pub struct HistoryArgs {
     /// Of this namespace alone.
     #[arg(short, long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
     pub namespace: Option<String>,
-    /// Of this queue alone.
+    /// Of this queue alone; with --actions: actions on this queue, not on its jobs.
     #[arg(short, long, value_name = "QUEUE", add = names::complete_queue_names())]
     pub queue: Option<String>,
     /// That this user submitted alone, or with --actions did: a person's name, or an account as

@@ -42,6 +42,11 @@ pub struct ProcessArgs {
     /// is placed.
     #[arg(long)]
     pub no_lease: bool,
+    /// Sends spans about workloads to a collector of traces, by OTLP over HTTP with JSON: http://HOST:4318, or with a
+    /// path where that is not /v1/traces. Without it OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, or
+    /// OTEL_EXPORTER_OTLP_ENDPOINT with /v1/traces behind it; none if neither is the URL of one.
+    #[arg(long, value_name = "URL")]
+    pub otlp_endpoint: Option<String>,
 }
 
 /// Who chooses clusters for what is admitted.
@@ -64,7 +69,7 @@ pub struct ControllerArgs {
     /// Decides beside another scheduler and writes nothing but ConfigMap caldera-shadow in the lease's namespace: what
     /// it would have released, placed and evicted, and how that differs. No webhook, scheduler or lease. `caldera
     /// shadow` shows it.
-    #[arg(long, conflicts_with_all = ["stock_scheduler", "no_lease"])]
+    #[arg(long, conflicts_with_all = ["stock_scheduler", "no_lease", "data_catalogue"])]
     pub shadow: bool,
 }
 

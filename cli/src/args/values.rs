@@ -38,7 +38,7 @@ pub fn parse_job_name(text: &str) -> Result<JobName, String> {
 
 /// Whom `caldera why` is asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum WhySubject {
     /// A workload.
     Workload(JobName),
     /// The jobs of the HyperJob of this name.
@@ -52,13 +52,13 @@ const HYPER_JOB_WORDS: [&str; 3] = ["hyperjob", "hyperjobs", "hj"];
 ///
 /// # Errors
 /// If it is none of them.
-pub fn parse_asked(text: &str) -> Result<Asked, String> {
+pub fn parse_why_subject(text: &str) -> Result<WhySubject, String> {
     match text.split_once('/') {
         Some((word, name)) if HYPER_JOB_WORDS.contains(&word.to_lowercase().as_str()) => {
             let is_name = !name.is_empty() && !name.contains('/');
-            is_name.then(|| Asked::HyperJob(name.to_owned())).ok_or_else(|| "want hyperjob/NAME".to_owned())
+            is_name.then(|| WhySubject::HyperJob(name.to_owned())).ok_or_else(|| "want hyperjob/NAME".to_owned())
         }
-        _ => parse_job_name(text).map(Asked::Workload),
+        _ => parse_job_name(text).map(WhySubject::Workload),
     }
 }
 

@@ -2,7 +2,7 @@
 //! opened and closed queues, cordoned members, and changed queues and settings.
 //!
 //! Rule: as the webhook stamped it and the controller recorded it, in the order in which it was done. The controller
-//! writes what it recorded every five minutes.
+//! writes what it recorded within 15 seconds.
 
 use std::process::ExitCode;
 

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use self::{change::JobChange, row::JobRow};
 use crate::{
-    args::{Asked, JobAction, JobListArgs, JobOrder, WhyArgs},
+    args::{JobAction, JobListArgs, JobOrder, WhyArgs, WhySubject},
     components, events,
     expected_start::{self, ExpectedStart, Forecast},
     live,
@@ -168,7 +168,7 @@ async fn describe_job(args: WhyArgs) -> anyhow::Result<ExitCode> {
     let (job, output) = (args.job.clone(), args.output);
     let for_people = matches!(output, Output::Table | Output::Wide);
     let code = why::run_why(WhyArgs { output: if for_people { Output::Wide } else { output }, ..args }).await?;
-    if let (true, Asked::Workload(job)) = (for_people, job) {
+    if let (true, WhySubject::Workload(job)) = (for_people, job) {
         let events = events::describe_events(&client, &namespace, &job).await?;
         output::write_stdout(&events);
     }

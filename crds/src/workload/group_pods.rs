@@ -38,13 +38,22 @@ pub fn read_group_of_pod(object: &Value) -> Option<GroupOfPod> {
     (1..=MOST_PODS).contains(&needed).then(|| GroupOfPod { name: name.to_owned(), needed })
 }
 
-/// Takes a group that is one of the host off a member's copy.
+/// The annotations of its template that Karmada keeps on a copy as they are there (`RetainAnnotations`,
+/// `pkg/util/annotation.go`).
+const MANAGED_ANNOTATIONS: &str = "resourcetemplate.karmada.io/managed-annotations";
+
+/// Takes a group that is one of the host off a member's copy. It is no annotation of the template for Karmada any more
+/// either: else Karmada would take away, at each sync, the group that the member's Volcano gives the copy.
 pub fn leave_group(copy: &mut Value) {
     if read_group_of_pod(copy).is_none() {
         return;
     }
     if let Some(annotations) = copy.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-        POD_GROUPS.iter().chain([&GROUP_MIN_MEMBER]).for_each(|key| drop(annotations.remove(*key)));
+        let is_of_group = |key: &str| POD_GROUPS.contains(&key) || key == GROUP_MIN_MEMBER;
+        annotations.retain(|key, _| !is_of_group(key));
+        if let Some(Value::String(managed)) = annotations.get_mut(MANAGED_ANNOTATIONS) {
+            *managed = managed.split(',').filter(|key| !is_of_group(key)).collect::<Vec<_>>().join(",");
+        }
     }
 }
 
@@ -92,6 +101,10 @@ mod tests {
         let mut copy = pod(json!({POD_GROUPS[0]: "g", POD_GROUPS[1]: "g", GROUP_MIN_MEMBER: "3", "mine": "kept"}));
         leave_group(&mut copy);
         assert_eq!(copy["metadata"]["annotations"], json!({"mine": "kept"}));
+        let managed = format!("mine,{},{GROUP_MIN_MEMBER},other", POD_GROUPS[0]);
+        let mut synced = pod(json!({POD_GROUPS[0]: "g", GROUP_MIN_MEMBER: "3", MANAGED_ANNOTATIONS: managed}));
+        leave_group(&mut synced);
+        assert_eq!(synced["metadata"]["annotations"], json!({MANAGED_ANNOTATIONS: "mine,other"}));
         let mut foreign = pod(json!({POD_GROUPS[0]: "evil"}));
         let before = foreign.clone();
         leave_group(&mut foreign);
