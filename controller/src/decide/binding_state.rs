@@ -37,6 +37,7 @@ const WORDS: usize = 400;
 
 /// What a binding waits for or holds.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "it is taken apart at once, and none is kept")]
 pub enum BindingState {
     /// Not ours: no kind in scope, or nobody asked for a queue.
     OutOfScope,
