@@ -47,6 +47,13 @@ impl<T> Deadlines<T> {
         }
     }
 
+    /// Leaves a binding known, and without a time.
+    pub(crate) fn clear_deadline(&mut self, key: &Key) {
+        if let Some((at, _)) = self.0.get_mut(key) {
+            *at = None;
+        }
+    }
+
     pub(crate) fn entry_or_insert(&mut self, key: &Key, value: T) -> &mut (Option<Timestamp>, T) {
         self.0.entry(key.clone()).or_insert((None, value))
     }

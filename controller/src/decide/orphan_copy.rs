@@ -4,8 +4,9 @@
 //! `pkg/controllers/binding/binding_controller.go`), and finds them in its cache. A Work that it wrote a moment before
 //! may not be there yet, and nobody looks again: the copy runs on, nobody is charged for it, and its job waits for its
 //! end. Where one is listed for some seconds the binding is touched: `suspension.dispatching: false` is set, or taken
-//! away again, which says the same and has Karmada look. A copy that only takes its time is none the worse for it. It
-//! is tried again, less and less often.
+//! away again, which says the same and has Karmada look. That does no harm to a copy that only takes its time. It is
+//! tried again, less and less often, for ten minutes: by then Karmada has what it wrote in its cache. A tenant may write
+//! such a status, and it may stay: so it costs no write for ever.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -20,6 +21,9 @@ use crate::{
 
 /// How long a copy may take to go.
 const GOES_WITHIN: SignedDuration = SignedDuration::from_secs(5);
+
+/// Touches of a binding: the last is ten minutes after its copies were first listed.
+const MOST_TOUCHES: u32 = 8;
 
 /// Bindings with copies where they are not any more: when they are touched, and how often they were.
 #[derive(Debug, Default)]
@@ -42,7 +46,9 @@ impl OrphanCopies {
             if binding.dispatching == Some(true) {
                 continue;
             }
-            self.0.record_try(&key, GOES_WITHIN, now);
+            if self.0.record_try(&key, GOES_WITHIN, now) == MOST_TOUCHES {
+                self.0.clear_deadline(&key);
+            }
             decisions.push(Decision::TouchBinding {
                 key,
                 resource_version: binding.resource_version.clone(),

@@ -51,6 +51,15 @@ fn a_binding_is_touched_until_its_copies_go_and_its_job_is_in_line_again() {
 }
 
 #[test]
+fn copies_that_are_listed_for_ever_are_touched_for_ten_minutes() {
+    let mut world = withdrawn();
+    world.pass(700);
+    assert_eq!(count_touches(&world), 8);
+    world.pass(3000);
+    assert_eq!(count_touches(&world), 8, "a status that a tenant writes costs no write for ever");
+}
+
+#[test]
 fn copies_where_the_binding_is_or_leaves_with_grace_are_no_orphans() {
     let mut world = World::new(4);
     world.job("a", "q", 4);
