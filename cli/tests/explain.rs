@@ -103,11 +103,11 @@ fn jobs_and_queues_are_explained_on_a_sandbox() {
     a_running_split_job(&sandbox, &split);
     a_waiting_job(&sandbox);
     a_job_that_can_never_start(&sandbox);
-    a_hyper_job(&sandbox);
     the_starts_in_a_list(&sandbox);
     what_is_not_there(&sandbox);
     the_queues(&sandbox);
     what_if(&sandbox, dir.path());
+    a_hyper_job(&sandbox);
 }
 
 fn a_running_split_job(sandbox: &Sandbox, split: &Value) {

@@ -14,7 +14,8 @@
 //! | `ReleaseLease` | `runtime/src/lease.rs` | `write_release` |
 //! | `NoticeLoss`, `KillController` | `cli/src/components.rs` | `run_under_lease` |
 //! | `ListBindings`, `WatchBinding`, `WatchWorkload` | `controller/src/observe/objects.rs` | `apply_bindings` `set_binding` `apply_workloads` |
-//! | `ListBindings`, `WatchBinding` | `controller/src/decide/forged_record.rs` | `judge_grant` `evict_faulty_records` |
+//! | `ListBindings`, `WatchBinding` | `controller/src/decide/grant_history.rs` | `judge_grant` |
+//! | `ListBindings`, `WatchBinding` | `controller/src/decide/forged_record.rs` | `evict_faulty_records` |
 //! | `ListBindings`, `WatchBinding` | `controller/src/decide/controller.rs` | `reassess_binding` |
 //! | `WatchBinding`, `WatchWorkload` | `core/src/queue/quota/ledger.rs` | `compute_charge` |
 //! | `ReleaseJob` | `controller/src/decide/release.rs` | `release_admissible_jobs` |

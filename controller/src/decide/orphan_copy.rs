@@ -5,8 +5,8 @@
 //! may not be there yet, and nobody looks again: the copy runs on, nobody is charged for it, and its job waits for its
 //! end. Where one is listed for some seconds the binding is touched: `suspension.dispatching: false` is set, or taken
 //! away again, which says the same and has Karmada look. That does no harm to a copy that only takes its time. It is
-//! tried again, less and less often, for ten minutes: by then Karmada has what it wrote in its cache. A tenant may write
-//! such a status, and it may stay: so it costs no write for ever.
+//! tried again, less and less often, for ten minutes: by then Karmada has what it wrote in its cache. A tenant may
+//! write such a status, and it may stay: so it costs no write for ever.
 
 use jiff::{SignedDuration, Timestamp};
 
