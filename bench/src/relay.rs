@@ -69,7 +69,8 @@ async fn carry_one_way(
     mut seed: u64,
 ) -> io::Result<()> {
     let (on_the_way, mut arriving) = mpsc::channel::<(Instant, Vec<u8>)>(WINDOW);
-    let reader = tokio::spawn(async move {
+    // It ends with its source, or once nobody receives any more.
+    tokio::spawn(async move {
         let (mut piece, mut last) = (vec![0; SEGMENT], Instant::now());
         while let Ok(size @ 1..) = from.read(&mut piece).await {
             seed = draw(seed);
@@ -83,9 +84,7 @@ async fn carry_one_way(
         tokio::time::sleep_until(at).await;
         to.write_all(&piece).await?;
     }
-    to.shutdown().await?;
-    reader.abort();
-    Ok(())
+    to.shutdown().await
 }
 
 /// How long one packet is on its way: sent again, each time after twice as long, until it is not lost.
