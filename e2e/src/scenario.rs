@@ -35,7 +35,7 @@ use crate::{
 pub use self::outcome::{Skipped, skip};
 
 /// How long a condition may take, on a machine that is busy with much else too. Only failures last as long.
-pub const PATIENCE: Duration = Duration::from_secs(150);
+pub const PATIENCE: Duration = Duration::from_secs(400);
 
 /// How long what a scenario leaves may take to go. What is in a member that is out of reach stays.
 const ENDINGS: Duration = Duration::from_secs(30);
@@ -275,7 +275,7 @@ impl Scenario {
             self.cluster_scoped.lock().unwrap_or_else(PoisonError::into_inner).push((kind, name));
         }
         let (api, object) = (self.api(kind), serde_json::from_value::<DynamicObject>(object)?);
-        let created = retry_late_webhooks(async || api.create(&PostParams::default(), &object).await).await?;
+        let created = retry_late_server(async || api.create(&PostParams::default(), &object).await).await?;
         Ok(serde_json::to_value(created)?)
     }
 
@@ -286,7 +286,7 @@ impl Scenario {
     pub async fn create_in(&self, kind: Kind, namespace: &str, object: Value) -> anyhow::Result<()> {
         let api = api(&self.world.host, &kind.resource(), Some(namespace));
         let object: DynamicObject = serde_json::from_value(object)?;
-        retry_late_webhooks(async || api.create(&PostParams::default(), &object).await).await?;
+        retry_late_server(async || api.create(&PostParams::default(), &object).await).await?;
         Ok(())
     }
 
@@ -297,7 +297,7 @@ impl Scenario {
     pub async fn create_shared(&self, kind: Kind, object: Value) -> anyhow::Result<()> {
         let object: DynamicObject = serde_json::from_value(object)?;
         let api = self.api(kind);
-        match retry_late_webhooks(async || api.create(&PostParams::default(), &object).await).await {
+        match retry_late_server(async || api.create(&PostParams::default(), &object).await).await {
             Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(()),
             result => Ok(result.map(drop)?),
         }
@@ -355,7 +355,7 @@ impl Scenario {
     /// If the server refuses it.
     pub async fn patch(&self, kind: Kind, name: &str, patch: &Value) -> anyhow::Result<Value> {
         let (api, patch) = (self.api(kind), Patch::Merge(patch));
-        let patched = retry_late_webhooks(async || api.patch(name, &PatchParams::default(), &patch).await).await?;
+        let patched = retry_late_server(async || api.patch(name, &PatchParams::default(), &patch).await).await?;
         Ok(serde_json::to_value(patched)?)
     }
 
@@ -365,7 +365,7 @@ impl Scenario {
     /// If the server refuses it.
     pub async fn delete(&self, kind: Kind, name: &str) -> anyhow::Result<()> {
         let api = self.api(kind);
-        retry_late_webhooks(async || api.delete(name, &DeleteParams::background()).await).await?;
+        retry_late_server(async || api.delete(name, &DeleteParams::background()).await).await?;
         Ok(())
     }
 
@@ -444,21 +444,25 @@ impl Scenario {
     }
 }
 
-/// Sends a write again whose webhook did not answer in its few seconds, as a user of a busy cluster does.
-async fn retry_late_webhooks<T>(write: impl AsyncFn() -> kube::Result<T>) -> kube::Result<T> {
+/// Sends a write again whose webhook did not answer in its few seconds, or whose kind was defined a moment ago, as a
+/// user of a busy cluster does.
+async fn retry_late_server<T>(write: impl AsyncFn() -> kube::Result<T>) -> kube::Result<T> {
     let began = Instant::now();
     loop {
         match write().await {
-            Err(kube::Error::Api(status)) if is_late(&status) && began.elapsed() < PATIENCE => {}
+            Err(kube::Error::Api(status)) if is_late(&status) && began.elapsed() < PATIENCE => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
             result => return result,
         }
     }
 }
 
+/// Whether the server was not ready to answer: a webhook's deadline, or the store of a CRD that is being set up.
 fn is_late(status: &kube::core::Status) -> bool {
-    status.code == 500
-        && status.message.contains("failed calling webhook")
-        && status.message.contains("context deadline exceeded")
+    let webhook =
+        status.message.contains("failed calling webhook") && status.message.contains("context deadline exceeded");
+    (status.code == 500 && webhook) || (status.code == 429 && status.message.contains("storage is (re)initializing"))
 }
 
 async fn until(api: Api<DynamicObject>, name: &str, what: &str, met: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {

@@ -378,7 +378,7 @@ async fn join_member(host: &Client, member: &Member, endpoint: &Endpoint) -> Res
 }
 
 /// How long a server may take for what it does at once, on a busy machine. Only failures last as long.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn has_condition(object: &kube::api::DynamicObject, kind: &str) -> bool {
     let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);

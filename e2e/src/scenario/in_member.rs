@@ -3,7 +3,7 @@
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::Value;
 
-use super::{Scenario, retry_late_webhooks};
+use super::{Scenario, retry_late_server};
 use crate::{kinds::Kind, world::api};
 
 impl Scenario {
@@ -30,7 +30,7 @@ impl Scenario {
     pub async fn create_in_member(&self, member: &str, kind: Kind, object: Value) -> anyhow::Result<()> {
         let object: DynamicObject = serde_json::from_value(object)?;
         let api = self.member_api(member, kind)?;
-        retry_late_webhooks(async || api.create(&PostParams::default(), &object).await).await?;
+        retry_late_server(async || api.create(&PostParams::default(), &object).await).await?;
         Ok(())
     }
 

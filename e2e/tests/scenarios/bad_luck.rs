@@ -72,7 +72,8 @@ fn a_placed_jobs_binding_may_be_deleted() {
 #[test]
 fn a_running_jobs_binding_may_be_deleted() {
     run("loserun", async |s| {
-        let queue = lonely(&s, "sleep 4").await?;
+        // Long enough to be seen running where the machine is busy.
+        let queue = lonely(&s, "sleep 20").await?;
         s.until_phase("lost", "Running").await?;
         s.lose_binding("lost").await?;
         ends_well(&s, &queue).await

@@ -204,7 +204,7 @@ fn no_index_of_a_split_jobs_pods_is_there_twice_in_the_fleet() {
         let members: Vec<String> = s.members().map(str::to_owned).collect();
         ensure!(members.len() >= 2, "splitting needs two members");
         let mut workload =
-            job("shards", &queue, &[task("worker", 6, "100m", "echo $VC_TASK_INDEX of $VC_WORKER_NUM; sleep 3")]);
+            job("shards", &queue, &[task("worker", 6, "100m", "echo $VC_TASK_INDEX of $VC_WORKER_NUM; sleep 20")]);
         workload["spec"]["plugins"] = json!({"env": [], "svc": []});
         s.submit(Kind::Job, workload, &halves(&members)).await?;
         let clusters = s.until_placed("shards-job").await?;
@@ -342,10 +342,12 @@ fn a_part_that_completes_first_holds_nothing_any_more_and_the_gang_goes_on() {
             queue["status"]["allocated"]["cpu"] == "200m"
         })
         .await?;
-        let whole = s.get(Kind::Job, "parts").await?.context("no job")?;
-        let status = &whole["status"];
-        ensure!(status["state"]["phase"] == "Running", "{status}");
-        ensure!((number(&status["running"]), number(&status["succeeded"])) == (2, 2), "{status}");
+        s.until(Kind::Job, "parts", "runs on with both parts counted", |whole| {
+            let status = &whole["status"];
+            status["state"]["phase"] == "Running"
+                && (number(&status["running"]), number(&status["succeeded"])) == (2, 2)
+        })
+        .await?;
         s.until_podgroup(&workload, "says that it runs", |group| {
             group["status"]["phase"] == "Running" && group["status"]["succeeded"] == 2
         })
