@@ -11,6 +11,7 @@ mod host;
 mod machine;
 mod place;
 mod process;
+mod relay;
 mod release;
 mod soak;
 mod takeover;

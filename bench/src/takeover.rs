@@ -1,6 +1,7 @@
 //! From the loss of the controller that holds the Lease to the next release by the other one: killed, stopped, or cut
 //! off. With `--namespaces` each controller is on a machine of its own, as far as a network namespace is one: the API
-//! server is reached over a link of 10 Mbit/s that goes down. That takes root and `ip`.
+//! server is reached over a link of 10 Mbit/s that goes down. That takes root and `ip`. With `--delay` and `--loss` each
+//! controller reaches the API server through a relay that is as slow and as lossy (`relay.rs`).
 
 use std::{
     fs,
@@ -21,6 +22,7 @@ use serde_json::json;
 use crate::{
     figures::Runs,
     host,
+    relay::{LinkQuality, serve_relay},
     world::{self, BINDINGS, CLUSTERS, JOBS, QUEUES},
 };
 
@@ -35,6 +37,8 @@ pub struct Args {
     /// Each controller in a network namespace, and links that go down.
     #[arg(long)]
     namespaces: bool,
+    #[command(flatten)]
+    quality: LinkQuality,
 }
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/caldera-controller";
@@ -84,7 +88,7 @@ impl Bench {
         let links: Vec<Option<Link>> =
             (0..2).map(|at| args.namespaces.then(|| Link::lay(at)).transpose()).collect::<Result<_, _>>()?;
         let addresses = links.iter().map(|link| link.as_ref().map_or(Ipv4Addr::LOCALHOST, |link| link.host));
-        let endpoints = serve_at(&server, &addresses.collect::<Vec<_>>())?;
+        let endpoints = serve_at(&server, &addresses.collect::<Vec<_>>(), args.quality)?;
         for (at, (link, endpoint)) in links.into_iter().zip(endpoints).enumerate() {
             let kubeconfig = dir.path().join(format!("{at}.kubeconfig"));
             fs::write(&kubeconfig, endpoint.kubeconfig())?;
@@ -263,7 +267,7 @@ fn run(program: &str, args: &[&str]) -> anyhow::Result<()> {
 }
 
 /// Serves HTTPS on each address until the process ends.
-fn serve_at(server: &ApiServer, addresses: &[Ipv4Addr]) -> anyhow::Result<Vec<Endpoint>> {
+fn serve_at(server: &ApiServer, addresses: &[Ipv4Addr], quality: LinkQuality) -> anyhow::Result<Vec<Endpoint>> {
     let authority = Authority::new("caldera-bench")?;
     let all: Vec<IpAddr> = addresses.iter().map(|address| (*address).into()).collect();
     let identity = authority.issue_server_identity("host", &["localhost"], &all)?;
@@ -273,9 +277,10 @@ fn serve_at(server: &ApiServer, addresses: &[Ipv4Addr]) -> anyhow::Result<Vec<En
         listener.set_nonblocking(true)?;
         let bound = listener.local_addr()?;
         tokio::spawn(axum_server::from_tcp_rustls(listener, tls.clone())?.serve(server.router().into_make_service()));
+        let reached = if quality.is_perfect() { bound } else { serve_relay(*address, bound, quality)? };
         Ok(Endpoint {
             name: "host".to_owned(),
-            server: format!("https://{bound}"),
+            server: format!("https://{reached}"),
             token: server.admin_token().to_owned(),
             ca_pem: authority.cert_pem.clone(),
         })
