@@ -98,6 +98,13 @@ pub mod caldera {
     pub const MAINTENANCE: &str = "caldera.dev/maintenance";
     /// On a workload: `true` holds it in its queue until the user removes the annotation.
     pub const HOLD: &str = "caldera.dev/hold";
+    /// On a Cluster: the node groups that its own cluster-autoscaler lets grow, a JSON list of at most 16: `[{"name":
+    /// "gpu", "nodes": {"pool": "gpu"}, "max": 8, "resources": {"cpu": "16", "memory": "64Gi"}, "labels": {"zone":
+    /// "a"}, "taints": [{"key": "gpu", "effect": "NoSchedule"}], "delay": "5m"}]`. `nodes` are the labels by which its
+    /// nodes are known, `max` how many there may be with those that are there, `resources` what one has for pods (110
+    /// pods where that is not said), `delay` how long one takes to come (15m). Labels and taints may be left out. One
+    /// fault and none of the groups counts.
+    pub const AUTOSCALED_GROUPS: &str = "caldera.dev/autoscaled-groups";
     /// On a workload: `true` takes it off its clusters and out of line until the user takes the annotation away. A
     /// Command `AbortJob` sets it, `ResumeJob` takes it away.
     pub const SUSPENDED: &str = "caldera.dev/suspended";

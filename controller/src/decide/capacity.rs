@@ -15,6 +15,7 @@ mod place_elsewhere;
 mod reserved_clusters;
 mod seen_pods;
 mod together;
+mod upcoming;
 
 use std::{
     borrow::Cow,
@@ -268,17 +269,14 @@ impl FleetCapacity {
         }
         let free = self.sum_free().clone();
         let mut largest = Resources::new();
-        for (cluster, capacity) in self.fleet.clusters() {
-            if clusters.contains(&cluster.name) {
-                // Which of its nodes they are follows from where pods were, and from how the rest of what is assumed is
-                // packed.
-                capacity.shapes.iter().flat_map(|shape| shape.free.iter()).for_each(|(name, amount)| {
-                    if *amount > largest.get(name.as_str()) {
-                        largest.set(name.clone(), *amount);
-                    }
-                });
+        // Which of a cluster's nodes they are follows from where pods were, and from how the rest of what is assumed is
+        // packed.
+        let nodes = clusters.iter().flat_map(|cluster| self.fleet.list_free_of_nodes(cluster));
+        nodes.flat_map(|free| free.iter()).for_each(|(name, amount)| {
+            if *amount > largest.get(name.as_str()) {
+                largest.set(name.clone(), *amount);
             }
-        }
+        });
         Some(FleetGrowth::By(CapacityGrowth { free, largest }))
     }
 
@@ -346,12 +344,16 @@ impl FleetCapacity {
             clusters += 1;
             // Who is away comes back, with what it has.
             let is_there = takes_jobs(cluster, |taint| taint.key != CORDON);
-            let has = if is_there {
+            let mut has = if is_there {
                 self.fleet.compute_capacity_for_queues(&cluster.name, true)
             } else {
                 capacity.sum_allocatable()
             };
             match &mut total.whole {
+            // Nodes may come there some day, whether or not that can be counted on now.
+            if !is_there || self.fleet.inventory_origin(&cluster.name).is_none() {
+                has.add(&self.fleet.sum_upcoming(&cluster.name));
+            }
                 Some(whole) if capacity.source != Source::Unknown => whole.add(&has),
                 whole => *whole = None,
             }
@@ -378,9 +380,9 @@ impl FleetCapacity {
         copies.and_then(|copies| u32::try_from(copies).ok()).unwrap_or(1)
     }
 
-    /// Where it would go now, and then its companions, without what is `kept` for others. A class that did not fit
-    /// before is first held against the sum of what is free, so that the many that do not fit a full fleet cost next to
-    /// nothing.
+    /// Where it would go now, and then its companions, without what is `kept` for others; where nowhere, where it would
+    /// go once nodes have come that may. A class that did not fit before is first held against the sum of what is free,
+    /// so that the many that do not fit a full fleet cost next to nothing.
     ///
     /// # Errors
     /// [`Fit::No`], with what is short.
@@ -404,6 +406,12 @@ impl FleetCapacity {
             Err(refusal) => refusal,
         };
         if let Some(detail) = self.find_never(question, ask) {
+        let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>| {
+            place_together(question, &self.fleet, clusters.into_iter().filter(open).collect()).ok()
+        };
+        if let Some(decisions) = self.fleet.find_with_upcoming(with_upcoming) {
+            return Ok(decisions);
+        }
             return Err(Fit::No { never: true, detail: detail.to_string() });
         }
         let detail = match reserved.len() {
@@ -429,16 +437,16 @@ impl FleetCapacity {
         };
         place_together(question, &self.fleet, self.fleet.clusters().map(capacity).collect()).is_ok()
     }
+            || self
+                .fleet
+                .find_with_upcoming_beside(&after, |clusters| place_together(question, &self.fleet, clusters).ok())
+                .is_some()
 
-    /// What is free in all clusters together.
+    /// What is free in all clusters together, and the nodes that may come there and that nobody waits for.
     pub fn sum_free(&mut self) -> &Resources {
         self.fleet.refresh_capacities();
-        let clusters = &self.fleet;
-        self.free.get_or_insert_with(|| {
-            let mut free = Resources::new();
-            clusters.clusters().for_each(|(_, capacity)| free.add(&capacity.sum_free()));
-            free
-        })
+        let fleet = &self.fleet;
+        self.free.get_or_insert_with(|| fleet.sum_free_with_upcoming())
     }
 
     /// The resource of which all clusters together have not enough free, if there is one.

@@ -51,6 +51,7 @@ pub use workload_affinity::{AffinityGroup, Groups, Peers};
 use crate::{
     cluster_choice::ClusterChoice,
     data_source::DataLocality,
+    autoscaling::Autoscaling,
     gang::{QueueName, Requirement, Taint, Toleration},
     maintenance::Maintenance,
 };
@@ -78,6 +79,8 @@ pub struct Cluster {
     pub maintenance: Maintenance,
     /// Whose jobs alone it takes, of the queues here and those below them; any where it does not say.
     pub queues: Option<Vec<QueueName>>,
+    /// Which of its node groups may grow.
+    pub autoscaling: Autoscaling,
     /// (group/version, kind) of what the member's API serves.
     pub serves: Apis,
     /// What it says of its capacity, for where its nodes can not be read; `None` before the first heartbeat.
