@@ -93,7 +93,7 @@ pub struct FleetCapacity {
     tolerations: BTreeMap<Vec<Toleration>, BTreeSet<JobId>>,
     /// Clusters that took no jobs when the total was last worked out.
     closed: BTreeSet<String>,
-    /// Clusters that take jobs of some queues alone.
+    /// Clusters that take jobs of some queues alone, always or in a maintenance window.
     exclusive: BTreeSet<String>,
     /// Maintenance windows that ended by then were seen to end.
     maintenance_seen: EpochSeconds,
@@ -103,7 +103,8 @@ pub struct FleetCapacity {
 impl FleetCapacity {
     /// A cluster was created or changed.
     pub fn set_cluster(&mut self, facts: ClusterFacts) {
-        let (name, is_exclusive) = (facts.cluster.name.clone(), facts.cluster.queues.is_some());
+        let name = facts.cluster.name.clone();
+        let is_exclusive = facts.cluster.queues.is_some() || facts.cluster.maintenance.names_queues();
         let changed = self.fleet.set_cluster(facts.cluster, facts.summary);
         if is_exclusive {
             self.exclusive.insert(name)
@@ -349,11 +350,11 @@ impl FleetCapacity {
             } else {
                 capacity.sum_allocatable()
             };
-            match &mut total.whole {
             // Nodes may come there some day, whether or not that can be counted on now.
             if !is_there || self.fleet.inventory_origin(&cluster.name).is_none() {
                 has.add(&self.fleet.sum_upcoming(&cluster.name));
             }
+            match &mut total.whole {
                 Some(whole) if capacity.source != Source::Unknown => whole.add(&has),
                 whole => *whole = None,
             }
@@ -405,13 +406,13 @@ impl FleetCapacity {
             Ok(decisions) => return Ok(decisions),
             Err(refusal) => refusal,
         };
-        if let Some(detail) = self.find_never(question, ask) {
         let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>| {
             place_together(question, &self.fleet, clusters.into_iter().filter(open).collect()).ok()
         };
         if let Some(decisions) = self.fleet.find_with_upcoming(with_upcoming) {
             return Ok(decisions);
         }
+        if let Some(detail) = self.find_never(question, ask) {
             return Err(Fit::No { never: true, detail: detail.to_string() });
         }
         let detail = match reserved.len() {
@@ -436,11 +437,11 @@ impl FleetCapacity {
             (cluster, after.get(&cluster.name).unwrap_or(capacity))
         };
         place_together(question, &self.fleet, self.fleet.clusters().map(capacity).collect()).is_ok()
-    }
             || self
                 .fleet
                 .find_with_upcoming_beside(&after, |clusters| place_together(question, &self.fleet, clusters).ok())
                 .is_some()
+    }
 
     /// What is free in all clusters together, and the nodes that may come there and that nobody waits for.
     pub fn sum_free(&mut self) -> &Resources {
