@@ -38,7 +38,7 @@ pub(super) struct UpcomingNodes {
     /// All that may be there some day beside nodes that take pods now.
     may_come: Resources,
     /// Nodes that the pods of an entry wait for, by group.
-    awaited: BTreeMap<String, BTreeMap<Arc<str>, u32>>,
+    waited_for: BTreeMap<String, BTreeMap<Arc<str>, u32>>,
 }
 
 impl UpcomingNodes {
@@ -109,7 +109,7 @@ impl FleetMember {
         let Some(upcoming) = self.upcoming.as_mut().filter(|_| left.iter().any(|pods| *pods > 0)) else { return };
         let before = upcoming.left.clone();
         upcoming.left = assumed.take_pods_that_fit(before.clone(), name, &left).0;
-        upcoming.awaited.insert(key.to_owned(), count_upcoming_nodes_taken(&before, &upcoming.left));
+        upcoming.waited_for.insert(key.to_owned(), count_upcoming_nodes_taken(&before, &upcoming.left));
     }
 
     /// Puts what is left of the nodes that may come beside what is free.
@@ -211,7 +211,7 @@ impl Fleet {
     pub fn list_awaited_nodes(&self, key: &str) -> Vec<AwaitedNodes> {
         let mut all = Vec::new();
         for (cluster, member) in &self.members {
-            let awaited = member.upcoming.as_ref().and_then(|upcoming| upcoming.awaited.get(key));
+            let awaited = member.upcoming.as_ref().and_then(|upcoming| upcoming.waited_for.get(key));
             let of = |group: &AutoscaledGroup| {
                 let nodes = *awaited?.get(group.name.as_str())?;
                 Some(AwaitedNodes { cluster: cluster.clone(), group: group.name.clone(), nodes, delay: group.delay })
