@@ -142,6 +142,9 @@ fn describe_cluster(one: &Member) -> String {
     for taint in &one.taints {
         let _ = writeln!(text, "\nTaint {taint}");
     }
+    for group in &one.autoscaled_groups {
+        let _ = writeln!(text, "\nAutoscaled group {group}");
+    }
     if let Some(jobs) = one.jobs.as_ref().filter(|jobs| !jobs.is_empty()) {
         let cells = jobs.iter().map(|job| {
             let cpu = job.cpu.clone().unwrap_or_default();

@@ -101,6 +101,7 @@ impl Settings {
         controller.jobs.engine.set_reservation_after(Some(self.reservation_after).filter(|seconds| *seconds > 0));
         controller.preemption.schedule.policy = self.build_preemption_policy();
         controller.objects.admits_whole_gangs = self.stock_scheduler;
+        controller.capacity.ignore_upcoming_nodes(self.stock_scheduler);
     }
 
     /// Who is evicted for whom.

@@ -19,6 +19,7 @@
 //! | `domain` | HyperNodes as a tree of domains over the nodes |
 //! | `bound_pods`, `removed_pods` | pods on nodes, and what is free if some of them are evicted |
 //! | `node_ref`, `interner`, `amounts` | nodes with their labels, equal values once, amounts, all kept small |
+//! | `upcoming` | nodes that autoscaled groups may still add |
 //! | `capacity` | what a decision reads: free capacity by shape, and its sums and bounds |
 
 mod amounts;
@@ -32,6 +33,7 @@ mod node_shapes;
 mod relabel;
 mod removed_pods;
 mod shape_labels;
+mod upcoming;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -46,6 +48,7 @@ pub use change::{Change, Node, Owner, Pod};
 pub use domain::{Domain, DomainId, Domains, HyperNode, HyperNodeMember};
 pub use node_ref::NodeRef;
 pub use removed_pods::RemovedPods;
+pub(crate) use upcoming::count_upcoming_nodes_taken;
 
 use crate::{
     gang::{TaskName, WorkloadRef},

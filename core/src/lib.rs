@@ -6,6 +6,7 @@
 #![deny(missing_docs)]
 
 pub mod admission;
+pub mod autoscaling;
 pub mod card_choice;
 pub mod card_model;
 pub mod card_quota;

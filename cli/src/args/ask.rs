@@ -396,8 +396,14 @@ pub struct MaintenanceArgs {
     /// How long before it begins no job starts that does not say how long it runs; 24h without it.
     #[arg(long, value_name = "DURATION", value_parser = parse_seconds)]
     pub notice: Option<i64>,
+    /// Only nodes of this group, by label volcano.sh/nodegroup-name; may be given more than once.
+    #[arg(long = "node-group", value_name = "GROUP")]
+    pub node_groups: Vec<String>,
+    /// Jobs of this queue, and of those below it, start all the same; may be given more than once.
+    #[arg(long = "for-queue", value_name = "QUEUE")]
+    pub queues: Vec<String>,
     /// Takes all its windows away.
-    #[arg(long, conflicts_with_all = ["start", "duration", "reason", "notice"])]
+    #[arg(long, conflicts_with_all = ["start", "duration", "reason", "notice", "node_groups", "queues"])]
     pub cancel: bool,
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
     #[arg(long, value_name = "FILE")]

@@ -173,6 +173,8 @@ pub struct MemberFacts {
     pub ready: Visible<()>,
     /// Why its maintenance windows can not be read, if so.
     pub unread_maintenance: Option<String>,
+    /// Why its autoscaled node groups can not be read, if so.
+    pub unread_groups: Option<String>,
     /// What was seen there, or why nothing was.
     pub inside: Visible<MemberInside>,
 }

@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use caldera_core::{admission::Admission, quantity::Quantity};
-use caldera_crds::{karmada::cluster::READY, names::caldera::ADMISSION, workload::progress::has_copy_ended};
+use caldera_core::{admission::Admission, autoscaling::Autoscaling, quantity::Quantity};
+use caldera_crds::{
+    karmada::cluster::READY,
+    names::caldera::{ADMISSION, AUTOSCALED_GROUPS},
+    workload::progress::has_copy_ended,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -35,6 +39,8 @@ pub struct Member {
     pub taints: Vec<String>,
     /// Maintenance windows that are not over.
     pub maintenance: Vec<String>,
+    /// Node groups that may grow; or that they can not be read.
+    pub autoscaled_groups: Vec<String>,
     /// Type, status, and the words with it.
     pub conditions: Vec<(String, String, String)>,
     /// Jobs and services that are there; `None` if they can not be seen.
@@ -132,8 +138,17 @@ pub fn read_member(cluster: &Value) -> Member {
             .collect(),
         taints: taints.collect(),
         maintenance: Vec::new(),
+        autoscaled_groups: list_autoscaled_groups(objects::annotation_of(cluster, AUTOSCALED_GROUPS)),
         conditions,
         jobs: None,
+    }
+}
+
+fn list_autoscaled_groups(said: Option<&str>) -> Vec<String> {
+    match said.map(str::parse::<Autoscaling>) {
+        None => Vec::new(),
+        Some(Ok(groups)) => groups.iter().map(ToString::to_string).collect(),
+        Some(Err(why)) => vec![format!("can not be read: {why}")],
     }
 }
 

@@ -15,6 +15,7 @@ mod place_elsewhere;
 mod reserved_clusters;
 mod seen_pods;
 mod together;
+mod upcoming;
 
 use std::{
     borrow::Cow,
@@ -92,7 +93,7 @@ pub struct FleetCapacity {
     tolerations: BTreeMap<Vec<Toleration>, BTreeSet<JobId>>,
     /// Clusters that took no jobs when the total was last worked out.
     closed: BTreeSet<String>,
-    /// Clusters that take jobs of some queues alone.
+    /// Clusters that take jobs of some queues alone, always or in a maintenance window.
     exclusive: BTreeSet<String>,
     /// Maintenance windows that ended by then were seen to end.
     maintenance_seen: EpochSeconds,
@@ -102,7 +103,8 @@ pub struct FleetCapacity {
 impl FleetCapacity {
     /// A cluster was created or changed.
     pub fn set_cluster(&mut self, facts: ClusterFacts) {
-        let (name, is_exclusive) = (facts.cluster.name.clone(), facts.cluster.queues.is_some());
+        let name = facts.cluster.name.clone();
+        let is_exclusive = facts.cluster.queues.is_some() || facts.cluster.maintenance.names_queues();
         let changed = self.fleet.set_cluster(facts.cluster, facts.summary);
         if is_exclusive {
             self.exclusive.insert(name)
@@ -268,17 +270,14 @@ impl FleetCapacity {
         }
         let free = self.sum_free().clone();
         let mut largest = Resources::new();
-        for (cluster, capacity) in self.fleet.clusters() {
-            if clusters.contains(&cluster.name) {
-                // Which of its nodes they are follows from where pods were, and from how the rest of what is assumed is
-                // packed.
-                capacity.shapes.iter().flat_map(|shape| shape.free.iter()).for_each(|(name, amount)| {
-                    if *amount > largest.get(name.as_str()) {
-                        largest.set(name.clone(), *amount);
-                    }
-                });
+        // Which of a cluster's nodes they are follows from where pods were, and from how the rest of what is assumed is
+        // packed.
+        let nodes = clusters.iter().flat_map(|cluster| self.fleet.list_free_of_nodes(cluster));
+        nodes.flat_map(|free| free.iter()).for_each(|(name, amount)| {
+            if *amount > largest.get(name.as_str()) {
+                largest.set(name.clone(), *amount);
             }
-        }
+        });
         Some(FleetGrowth::By(CapacityGrowth { free, largest }))
     }
 
@@ -346,11 +345,15 @@ impl FleetCapacity {
             clusters += 1;
             // Who is away comes back, with what it has.
             let is_there = takes_jobs(cluster, |taint| taint.key != CORDON);
-            let has = if is_there {
+            let mut has = if is_there {
                 self.fleet.compute_capacity_for_queues(&cluster.name, true)
             } else {
                 capacity.sum_allocatable()
             };
+            // Nodes may come there some day, whether or not that can be counted on now.
+            if !is_there || self.fleet.inventory_origin(&cluster.name).is_none() {
+                has.add(&self.fleet.sum_upcoming(&cluster.name));
+            }
             match &mut total.whole {
                 Some(whole) if capacity.source != Source::Unknown => whole.add(&has),
                 whole => *whole = None,
@@ -378,9 +381,9 @@ impl FleetCapacity {
         copies.and_then(|copies| u32::try_from(copies).ok()).unwrap_or(1)
     }
 
-    /// Where it would go now, and then its companions, without what is `kept` for others. A class that did not fit
-    /// before is first held against the sum of what is free, so that the many that do not fit a full fleet cost next to
-    /// nothing.
+    /// Where it would go now, and then its companions, without what is `kept` for others; where nowhere, where it would
+    /// go once nodes have come that may. A class that did not fit before is first held against the sum of what is free,
+    /// so that the many that do not fit a full fleet cost next to nothing.
     ///
     /// # Errors
     /// [`Fit::No`], with what is short.
@@ -403,6 +406,12 @@ impl FleetCapacity {
             Ok(decisions) => return Ok(decisions),
             Err(refusal) => refusal,
         };
+        let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>| {
+            place_together(question, &self.fleet, clusters.into_iter().filter(open).collect()).ok()
+        };
+        if let Some(decisions) = self.fleet.find_with_upcoming(with_upcoming) {
+            return Ok(decisions);
+        }
         if let Some(detail) = self.find_never(question, ask) {
             return Err(Fit::No { never: true, detail: detail.to_string() });
         }
@@ -428,17 +437,17 @@ impl FleetCapacity {
             (cluster, after.get(&cluster.name).unwrap_or(capacity))
         };
         place_together(question, &self.fleet, self.fleet.clusters().map(capacity).collect()).is_ok()
+            || self
+                .fleet
+                .find_with_upcoming_beside(&after, |clusters| place_together(question, &self.fleet, clusters).ok())
+                .is_some()
     }
 
-    /// What is free in all clusters together.
+    /// What is free in all clusters together, and the nodes that may come there and that nobody waits for.
     pub fn sum_free(&mut self) -> &Resources {
         self.fleet.refresh_capacities();
-        let clusters = &self.fleet;
-        self.free.get_or_insert_with(|| {
-            let mut free = Resources::new();
-            clusters.clusters().for_each(|(_, capacity)| free.add(&capacity.sum_free()));
-            free
-        })
+        let fleet = &self.fleet;
+        self.free.get_or_insert_with(|| fleet.sum_free_with_upcoming())
     }
 
     /// The resource of which all clusters together have not enough free, if there is one.

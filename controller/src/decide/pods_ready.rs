@@ -4,7 +4,8 @@
 //! own minimum can run, and knows nothing of the other parts. Where one part finds no capacity after all, the others
 //! would hold theirs for nothing. So a gang of which some part has not had its minimum on nodes in time is taken from
 //! all clusters in one patch, and requeued with its age after a backoff. The record names the clusters that held it up:
-//! the scheduler tries others first. A part that ran is left alone: one that its member restarts takes nothing from the
+//! the scheduler tries others first. Where nodes may have to come for a part first, it may be later by as long as they
+//! take. A part that ran is left alone: one that its member restarts takes nothing from the
 //! gang. A job whose own controller makes its pods in its own order, such as a RayJob's submitter once all others run,
 //! is late only while none of its pods is on a node.
 
@@ -152,11 +153,16 @@ impl StartDeadlines {
     ) -> Vec<(ClusterName, String)> {
         let Some(plan) = &binding.plan else { return Vec::new() };
         let long = SignedDuration::from_secs(self.timeout.as_secs().saturating_mul(UNSEEN_PODS_FACTOR.into()));
-        let unseen_too_long = placed_at(binding).is_some_and(|since| add_wait(since, long) <= now);
+        let is_over = |after: SignedDuration| placed_at(binding).is_none_or(|since| add_wait(since, after) <= now);
         let kind = WorkloadKind::from_group_and_kind(&binding.workload.group, &binding.workload.kind);
         let starts_in_order = kind.is_some_and(WorkloadKind::starts_in_own_order);
         let parts = plan.clusters.iter().filter(|(cluster, _)| !binding.begun.contains(*cluster));
         let late = parts.filter_map(|(cluster, share)| {
+            let delay = capacity.delay_of_nodes(cluster.as_str(), binding.id.as_str());
+            if !delay.is_zero() && !is_over(self.timeout.saturating_add(delay)) {
+                return None;
+            }
+            let unseen_too_long = placed_at(binding).is_some() && is_over(long.saturating_add(delay));
             let needs = if starts_in_order { share.min_available.min(1) } else { share.min_available };
             match capacity.count_pods_on_nodes(cluster.as_str(), &binding.workload) {
                 Some(pods) if pods < needs => {

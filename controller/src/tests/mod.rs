@@ -1,6 +1,7 @@
 //! The controller's rules by name, on a host of a few lines ([`world`]).
 
 mod admission_events;
+mod autoscaling;
 mod card_quota;
 mod cluster_choice;
 mod coalesced_writes;

@@ -59,6 +59,7 @@ use std::{
 };
 
 use allowed_tiers::AllowedTiers;
+pub(crate) use assumed::take_assumed_that_fit;
 use gang_fit::{minimum_pods, task_minimums};
 use node_scope::NodeScope;
 use objective::Assignment;

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod autoscaling;
 mod bad_input;
 mod bad_luck;
 mod card_quota;
