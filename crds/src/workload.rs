@@ -12,9 +12,11 @@
 pub mod annotations;
 mod anti_affinity;
 mod completion;
+pub mod declared;
 mod field;
 mod group_pods;
 mod kind;
+pub mod kind_declaration;
 mod layout;
 mod layouts;
 mod member_queue;
