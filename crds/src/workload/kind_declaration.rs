@@ -55,6 +55,7 @@ api_types! {
         #[schemars(extend("minLength" = 1, "maxLength" = 63, "pattern" = "^[a-z][a-z0-9]*$"))]
         pub plural: String,
         /// Where its pods are. All of them are charged, and start in one cluster.
+        #[serde_with(skip_apply)]
         #[schemars(extend("minItems" = 1, "maxItems" = 16))]
         pub pod_sets: Vec<PodSetPaths>,
         /// The field that is true while its user suspends it: spec.suspend.
@@ -69,8 +70,7 @@ api_types! {
         /// The field with the seconds that it may run.
         #[schemars(extend("maxLength" = 256, "pattern" = PATH))]
         pub deadline: Option<String>,
-        /// Fields that an object must not have, or have false or empty: what would change in the member what is
-        /// charged, as an autoscaler does, and what deletes the ended job there.
+        /// Fields that must be absent, false or empty: by which a member would run more, or delete what ended.
         #[schemars(extend("maxItems" = 16))]
         pub must_be_unset: Vec<String>,
         /// What its status says.

@@ -168,9 +168,7 @@ async fn answer_declared(request: http::Request<Body>, is_granted: bool) -> http
     if is_watch {
         std::future::pending::<()>().await;
     }
-    let list = |item: Value| {
-        json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [item]})
-    };
+    let list = |item: Value| json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [item]});
     let (code, body) = if request.uri().path().ends_with("/workloadkinds") {
         let spec = json!({
             "group": "runtime.example.com", "version": "v1", "kind": "FollowedRun", "plural": "followedruns",

@@ -619,9 +619,11 @@ mod tests {
             assert_eq!(holds(&of_work, None, &work), is_told, "{version} {kind}");
         }
         let all = build_configurations(&Endpoint::Url("https://h:1".into()), "");
-        let declared = all[0]["webhooks"].as_array().unwrap().iter().filter(|hook| {
-            hook["name"].as_str().unwrap().starts_with("declared.")
-        });
+        let declared = all[0]["webhooks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|hook| hook["name"].as_str().unwrap().starts_with("declared."));
         assert_eq!(declared.map(|hook| &hook["failurePolicy"]).collect::<Vec<_>>(), ["Ignore", "Ignore"]);
     }
 
