@@ -17,6 +17,7 @@ mod field;
 mod group_pods;
 mod kind;
 pub mod kind_declaration;
+pub mod kind_names;
 mod layout;
 mod layouts;
 mod member_queue;

@@ -1,9 +1,9 @@
 //! The kinds that admins told by data, and which of what they told counts.
 //!
-//! Rule: a [`KindDeclaration`] becomes a [`Layout`] like those of the kinds told in code, and from then on nothing asks
-//! where it is from. It counts unless it names a kind of Kubernetes, Karmada, Volcano or Caldera, has a word that
-//! another kind has, or a path that is none: each is refused with a sentence. Of two that tell the same kind the last
-//! one read counts.
+//! Rule: a [`KindDeclaration`](super::kind_declaration::KindDeclaration) becomes a [`Layout`] like those of the kinds
+//! told in code, and from then on nothing asks where it is from. It counts unless it names a kind of Kubernetes,
+//! Karmada, Volcano or Caldera, has a word that another kind has, or a path that is none: each is refused with a
+//! sentence. Of two that tell the same kind the last one read counts.
 //!
 //! The kinds are a setting of the process, as the table in code is, and no input of a decision: each component reads
 //! them before it decides anything, and adds what comes later. One that is deleted stays known until the process ends,
@@ -17,10 +17,11 @@ use std::{
 };
 
 use super::{
-    kind::{KindNames, WorkloadKind},
+    WorkloadKind,
     kind_declaration::{
         GroupKind, KindDeclarationSpec, LONGEST_PATH, MOST_POD_SETS, PodSetForm, PodSetPaths, StatusSign,
     },
+    kind_names::{KindNames, RESERVED_GROUPS, TAKEN, list_taken_words},
     layout::{Count, Demand, End, FieldDemand, Layout, Names, Number, Path, PodMarks, PodSets, StatusTest, TaskMark},
     layouts::{COMPLETED, FAILED, QUEUE},
 };
@@ -29,10 +30,6 @@ use super::{
 pub const MOST_DECLARED_KINDS: usize = 32;
 /// Tables that a process makes of them, each time that one is changed.
 const MOST_TABLES: usize = 512;
-/// Groups, and all below them, whose kinds are told in code or are no workloads.
-pub const RESERVED_GROUPS: [&str; 4] = ["k8s.io", "karmada.io", "volcano.sh", "caldera.dev"];
-pub(super) const TAKEN: &str = "its kind or plural is a word for a kind that is known already: objects of both could \
-                                not be told apart, and Karmada would give their bindings the same names";
 const UNSET: &str = "the declaration of its kind says that it must not be set";
 
 /// Why a declaration does not count.
@@ -166,15 +163,6 @@ pub fn declare_kind(told: &KindDeclarationSpec) -> Result<WorkloadKind, Declarat
 
 fn is_of(kind: WorkloadKind, told: &KindDeclarationSpec) -> bool {
     (kind.group(), kind.kind()) == (&*told.group, &*told.kind)
-}
-
-/// Words by which people and names of bindings know these kinds: no other kind may have one.
-pub(super) fn list_taken_words(kinds: impl IntoIterator<Item = WorkloadKind>) -> Vec<&'static str> {
-    let mut all: Vec<&'static str> = kinds.into_iter().flat_map(|kind| kind.aliases().iter().copied()).collect();
-    all.retain(|word| !word.contains('.'));
-    all.sort_unstable();
-    all.dedup();
-    all
 }
 
 fn check_names(told: &KindDeclarationSpec, others: &[WorkloadKind]) -> Result<(), DeclarationError> {

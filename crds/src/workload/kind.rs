@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::{
     declared::{DeclaredKind, list_declared_kinds},
+    kind_names::KindNames,
     layout::{FieldDemand, Layout, follow_path},
     layouts,
 };
@@ -51,19 +52,6 @@ pub enum WorkloadKind {
     SparkApplication,
     /// A kind that an admin told by data.
     Declared(DeclaredKind),
-}
-
-/// How the API and its users name a kind.
-#[derive(Clone, Copy)]
-pub(super) struct KindNames {
-    pub(super) group: &'static str,
-    pub(super) version: &'static str,
-    pub(super) kind: &'static str,
-    pub(super) plural: &'static str,
-    /// For people; no other kind has it.
-    pub(super) title: &'static str,
-    /// What people type for it on a command line.
-    pub(super) aliases: &'static [&'static str],
 }
 
 impl WorkloadKind {

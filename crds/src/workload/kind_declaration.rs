@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     WorkloadKind,
-    declared::{RESERVED_GROUPS, TAKEN, list_taken_words},
+    kind_names::{RESERVED_GROUPS, TAKEN, list_taken_words},
 };
 use crate::wire::{api_types, object, words};
 

@@ -23,7 +23,7 @@ use caldera_crds::{
     action::{ACTION_STAMPS, SETTINGS, WORKLOAD_ACTIONS},
     names::caldera,
     trusted::{CONTROLLER_ACCOUNT, TrustedWriters},
-    workload::{WorkloadKind, declared::RESERVED_GROUPS, submission::STAMPS},
+    workload::{WorkloadKind, kind_names::RESERVED_GROUPS, submission::STAMPS},
 };
 use serde_json::{Value, json};
 
