@@ -47,6 +47,7 @@ pub async fn declare_kinds(client: &Client, stop: &CancellationToken) {
         let error = describe_error(&error);
         tracing::warn!(error, "can not read which kinds are told by data; trying again until it works");
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = tokio::time::sleep(READ_AGAIN) => {}
         }
