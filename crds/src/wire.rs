@@ -133,7 +133,8 @@ macro_rules! kind_word {
 pub(crate) use kind_word;
 
 /// A kind of the API: its root object, with what is always there in the first braces and what may be absent in the
-/// second. `as` gives it another name in the API than the type has. `kube`'s derive would do, but for one thing: an object without `spec` (a Queue may be made so) must be read.
+/// second. `as` gives it another name in the API than the type has. `kube`'s derive would do, but for one thing: an
+/// object without `spec` (a Queue may be made so) must be read.
 macro_rules! object {
     (
         $(#[$doc:meta])*

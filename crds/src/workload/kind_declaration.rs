@@ -2,8 +2,8 @@
 //!
 //! It says what a table of this folder says of a kind: where in its objects the pods, their number and its status are.
 //! A path is a list of fields with dots between them, so following one costs no more than its length. Which objects
-//! count is [`declared`](super::declared)'s to say. The schema refuses the same where CEL can say it, so that who writes
-//! one is told at once.
+//! count is [`declared`](super::declared)'s to say. The schema refuses the same where CEL can say it, so that who
+//! writes one is told at once.
 
 use serde_json::{Value, json};
 
