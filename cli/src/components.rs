@@ -24,6 +24,7 @@ use caldera_runtime::{
     serve::Ready,
     shutdown,
     tls::{CertificateExpiry, Identity, RELOAD_EVERY, ServedTls, estimator_server_config},
+    watch::read_declared_kinds,
 };
 use caldera_webhook::Placer;
 use jiff::SignedDuration;
@@ -55,7 +56,12 @@ pub async fn connect_client(
 
 /// The same for a command that changes nothing all the time, so that nobody counts its writes.
 pub async fn connect_for_command(kubeconfig: Option<&Path>, command: &str) -> anyhow::Result<Client> {
-    connect_client(kubeconfig, command, &WriteCounts::default()).await
+    let client = connect_client(kubeconfig, command, &WriteCounts::default()).await?;
+    // What does not answer now is told by what the command asks for.
+    if let Err(error) = read_declared_kinds(&client).await {
+        tracing::debug!(%error, "can not read which kinds are told by data");
+    }
+    Ok(client)
 }
 
 /// The same, and the namespace that is asked for or is the kubeconfig's.

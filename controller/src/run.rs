@@ -22,7 +22,7 @@ use caldera_core::gang::ClusterName;
 use caldera_runtime::{
     client::ClientError,
     members::Members,
-    watch::{Event, Follower, WatchOptions},
+    watch::{Event, Follower, WatchOptions, declare_kinds},
     write::{self, Failure, WriteOutcome, Writer, wait_for_outcomes},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -116,6 +116,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         member_events,
         stop.clone(),
     );
+    declare_kinds(&client, &shutdown).await;
     watch_host(&client, &inputs, clusters, &stop);
     let flags = Settings::from_config(&config);
     let mut controller = Controller::default();
@@ -353,11 +354,14 @@ fn watch_host(
     }
     let of_hyper_jobs = watcher::Config::default().labels(HYPER_JOB_NAME);
     follower.follow_json(policy_resource(), of_hyper_jobs, |policy| PolicyFacts::read(&policy), Input::Policies);
-    for kind in WorkloadKind::ALL {
+    let follow = |follower: &Follower<Input>, kind: WorkloadKind, options: WatchOptions| {
         let read = |object: serde_json::Value| Workload::read(&object);
-        let options = WatchOptions::from(all()).allow_absent_kind(kind.is_optional());
         follower.follow_json(kind.api_resource(), options, read, move |event| Input::Workloads(kind, event));
+    };
+    for kind in WorkloadKind::ALL {
+        follow(&follower, kind, WatchOptions::from(all()).allow_absent_kind(kind.is_optional()));
     }
+    follower.follow_declared_kinds(follow);
     Follower::new(client.clone(), clusters, stop.clone()).follow_typed::<Cluster, _, _>(all(), Some, Some);
 }
 

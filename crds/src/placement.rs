@@ -187,8 +187,9 @@ pub fn read_replica_gang(spec: &ResourceBindingSpec) -> gang::Gang {
             selector: claim.node_selector,
             affinity: terms.map(term).collect(),
             tolerations: claim.tolerations.iter().map(read_toleration).collect(),
-            // A binding does not say how many pods fit on a node.
+            // A binding does not say how many pods fit on a node, nor which they prefer.
             most_per_node: None,
+            preferred: Vec::new(),
             cards: Vec::new(),
         },
         priority_class: requirements.priority_class_name.unwrap_or_default(),

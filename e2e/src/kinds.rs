@@ -63,6 +63,14 @@ pub enum Kind {
     Definition,
     /// config.karmada.io ResourceInterpreterCustomization.
     Customization,
+    /// rbac.authorization.k8s.io ClusterRole.
+    ClusterRole,
+    /// rbac.authorization.k8s.io ClusterRoleBinding.
+    ClusterRoleBinding,
+    /// federation.caldera.dev WorkloadKind.
+    KindDeclaration,
+    /// training.example.com TrainRun, a kind that is told by data.
+    TrainRun,
     /// Any kind that can be queued.
     Queued(WorkloadKind),
 }
@@ -122,6 +130,14 @@ impl Kind {
                 "ResourceInterpreterCustomization",
                 "resourceinterpretercustomizations",
             ),
+            Self::ClusterRole => api_resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles"),
+            Self::ClusterRoleBinding => {
+                api_resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings")
+            }
+            Self::KindDeclaration => {
+                api_resource("federation.caldera.dev", "v1alpha1", "WorkloadKind", "workloadkinds")
+            }
+            Self::TrainRun => api_resource("training.example.com", "v1", "TrainRun", "trainruns"),
             Self::Queued(kind) => kind.api_resource(),
             Self::PriorityClass => api_resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
         }
@@ -145,6 +161,9 @@ impl Kind {
                 | Self::AdmissionPolicyBinding
                 | Self::Definition
                 | Self::Customization
+                | Self::ClusterRole
+                | Self::ClusterRoleBinding
+                | Self::KindDeclaration
         )
     }
 }

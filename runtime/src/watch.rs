@@ -9,6 +9,8 @@
 //! `kube::runtime` does the watching. Ours is what it leaves open: one event for a whole list, a wait that grows while
 //! lists or watches fail (its backoff starts over with each `Init`), one log line for an outage, and [`WatchHealth`].
 
+mod declared_kinds;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
@@ -17,6 +19,7 @@ use std::{
 };
 
 pub use caldera_crds::object::api_resource;
+pub use declared_kinds::{declare_kinds, read_declared_kinds};
 use futures::StreamExt;
 use k8s_openapi::NamespaceResourceScope;
 use kube::{
@@ -123,6 +126,7 @@ pub struct WatchOptions {
     config: watcher::Config,
     health: Option<WatchHealth>,
     may_be_absent: bool,
+    may_be_refused: bool,
     namespace: Option<String>,
 }
 
@@ -156,6 +160,12 @@ impl WatchOptions {
     #[must_use]
     pub fn allow_absent_kind(self, may: bool) -> Self {
         Self { may_be_absent: may, ..self }
+    }
+
+    /// The same, of a kind that the server may lack, or may not let us list: it has no objects then either.
+    #[must_use]
+    pub fn allow_unlisted_kind(self) -> Self {
+        Self { may_be_absent: true, may_be_refused: true, ..self }
     }
 }
 
@@ -328,10 +338,11 @@ async fn watch_objects<K, R, T>(
             Ok(event) => event,
             // A kube-apiserver that has not read its CRDs yet answers 503.
             Err(watcher::Error::InitialListFailed(kube::Error::Api(status)))
-                if options.may_be_absent && status.code == 404 =>
+                if options.may_be_absent && status.code == 404 || options.may_be_refused && status.code == 403 =>
             {
                 if !is_absent {
-                    tracing::info!(kind, "the server has no such kind; it is looked for now and then");
+                    let why = &status.message;
+                    tracing::info!(kind, why, "the server shows no such kind; it is looked for now and then");
                     is_absent = true;
                     (failing, backoff) = (false, INITIAL_BACKOFF);
                     options.health.iter().for_each(WatchHealth::record_success);

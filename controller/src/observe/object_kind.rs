@@ -48,7 +48,7 @@ impl ObjectKind {
         [Self::Queues, Self::Bindings, Self::PodGroups, Self::Classes, Self::Clusters, Self::Namespaces]
             .into_iter()
             .chain([Self::DataSources, Self::DataClaims, Self::HyperJobs])
-            .chain(WorkloadKind::ALL.into_iter().map(Self::Workloads))
+            .chain(WorkloadKind::list_all().map(Self::Workloads))
             .collect()
     }
 

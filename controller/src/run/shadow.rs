@@ -9,6 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 use caldera_runtime::{
     client::WriteCounts,
     members::Members,
+    watch::declare_kinds,
     write::{Failure, execute_write},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -51,6 +52,7 @@ pub async fn run_in_shadow(config: Config, client: Client, shutdown: Cancellatio
     let (member_events, mut member_inputs) = mpsc::channel(BACKLOG);
     let (clock, counts) = (config.clock.clone(), WriteCounts::default());
     let mut members = Members::new(client.clone(), "shadow", counts, clock.clone(), member_events, stop.clone());
+    declare_kinds(&client, &shutdown).await;
     watch_host(&client, &inputs, clusters, &stop);
     let flags = Settings::from_config(&config);
     let mut controller = Controller::default();

@@ -73,6 +73,7 @@ pub use self::{
     given_counts::{CountsRefusal, plan_given_counts},
     node_miss::NodeMiss,
     objective::{Distance, ObjectiveKey},
+    packing::Dislike,
     refusal::{DomainMiss, GangRefusal, Lack, Shortage, TaskShortage},
     scale_down::scale_down,
 };
@@ -197,6 +198,7 @@ struct Site<'a> {
     parts: Option<&'a BTreeMap<TaskName, Vec<Part>>>,
     reach: AllowedTiers,
     room: OnceCell<FreeNodes>,
+    disliked: OnceCell<Dislike>,
 }
 
 impl Site<'_> {
@@ -268,6 +270,7 @@ impl<'a> SplitSearch<'a> {
                 parts: problem.previous.and_then(|plan| plan.clusters.get(candidate.name)).map(|share| &share.parts),
                 reach: AllowedTiers::from_topology(gang.topology.as_ref(), candidate.capacity, problem.levels),
                 room: OnceCell::new(),
+                disliked: OnceCell::new(),
             }
         };
         let sites: Vec<Site<'a>> = order.iter().map(site).collect();

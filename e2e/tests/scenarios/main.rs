@@ -11,6 +11,7 @@ mod bad_luck;
 mod card_quota;
 mod cron_job;
 mod data;
+mod declared_kinds;
 mod examples;
 mod forged;
 mod give_back;

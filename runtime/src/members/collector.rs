@@ -32,7 +32,7 @@ use crate::{
     client::WriteCounts,
     clock::{SharedClock, format_micro_time, sleep_until},
     serve::Ready,
-    watch::{Event, Follower, api_resource},
+    watch::{Event, Follower, api_resource, declare_kinds},
     write::{self, Body, Failure, Write},
 };
 
@@ -155,7 +155,11 @@ pub async fn run_collector(config: Config, host: Client, shutdown: CancellationT
     let _stop = stop.clone().drop_guard();
     let (clusters, mut seen_clusters) = mpsc::channel(16);
     let own = watcher::Config::default().fields(&format!("metadata.name={}", config.cluster));
-    Follower::new(host.clone(), clusters, stop.clone()).follow_typed::<Cluster, _, _>(own, Some, Some);
+    let follower = Follower::new(host.clone(), clusters, stop.clone());
+    follower.follow_typed::<Cluster, _, _>(own, Some, Some);
+    // Of which job a pod is goes by its kind.
+    declare_kinds(&host, &stop).await;
+    follower.follow_declared_kinds(|_, _, _| {});
     let (events, mut changes) = mpsc::channel(4096);
     let (answered, mut answers) = watch::channel(None);
     let mut members = Members {

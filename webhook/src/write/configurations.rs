@@ -4,7 +4,8 @@
 //! What an outage stops (`failurePolicy`): jobs, CronJobs, HyperJobs and queues; bindings of Volcano Jobs, and those of
 //! other kinds in namespaces that opted in; Works of Volcano Jobs, of what names a queue, and of a workload's binding
 //! that carry another kind. Other bindings go on, since they do not tell whether their workload names a queue, and so
-//! do other Works. Who acts on members, settings and other workloads, and by Commands, is not known then.
+//! do other Works, and all of kinds that were told by data since it was registered. Who acts on members, settings and
+//! other workloads, and by Commands, is not known then.
 //!
 //! Who is asked about (`matchConditions`, `namespaceSelector`): only our kinds, and not an update of a job's metadata,
 //! nor of a gated binding in which neither spec nor annotations change, nor one of a gated binding by our own
@@ -22,7 +23,7 @@ use caldera_crds::{
     action::{ACTION_STAMPS, SETTINGS, WORKLOAD_ACTIONS},
     names::caldera,
     trusted::{CONTROLLER_ACCOUNT, TrustedWriters},
-    workload::{WorkloadKind, submission::STAMPS},
+    workload::{WorkloadKind, kind_names::RESERVED_GROUPS, submission::STAMPS},
 };
 use serde_json::{Value, json};
 
@@ -54,7 +55,7 @@ struct KindsInCel {
 
 impl KindsInCel {
     fn new() -> Self {
-        let others = WorkloadKind::ALL.into_iter().filter(|kind| *kind != WorkloadKind::VolcanoJob);
+        let others = WorkloadKind::list_all().filter(|kind| *kind != WorkloadKind::VolcanoJob);
         let pairs: Vec<String> = others.map(|kind| format!("['{}', '{}']", kind.api_version(), kind.kind())).collect();
         Self { others: format!("[{}]", pairs.join(", ")) }
     }
@@ -91,12 +92,28 @@ impl KindsInCel {
     /// changed its kind.
     fn match_workload_binding(&self) -> String {
         let endings: BTreeSet<String> =
-            WorkloadKind::ALL.into_iter().map(|kind| format!("'-{}'", kind.kind().to_lowercase())).collect();
+            WorkloadKind::list_all().map(|kind| format!("'-{}'", kind.kind().to_lowercase())).collect();
         let endings: Vec<String> = endings.into_iter().collect();
         format!(
             "has(object.metadata.annotations) && 'resourcebinding.karmada.io/name' in object.metadata.annotations && \
              [{}].exists(k, object.metadata.annotations['resourcebinding.karmada.io/name'].endsWith(k))",
             endings.join(", ")
+        )
+    }
+
+    /// Whether a binding is of a kind that may be told by data, and was not when the webhook was registered.
+    fn match_undeclared_kind(&self) -> String {
+        let of = "object.spec.resource";
+        format!("{} && !({}) && !({VOLCANO_KIND})", match_own_group(of), self.match_other_kind())
+    }
+
+    /// The same of a Work that carries one.
+    fn match_undeclared_work(&self) -> String {
+        format!(
+            "has(object.spec.workload) && has(object.spec.workload.manifests) && \
+             object.spec.workload.manifests.exists(m, {} && !{}.exists(k, k[0] == m.apiVersion && k[1] == m.kind))",
+            match_own_group("m"),
+            self.others
         )
     }
 
@@ -108,6 +125,12 @@ impl KindsInCel {
             self.others
         )
     }
+}
+
+/// Whether an object's group may be that of a kind told by data.
+fn match_own_group(of: &str) -> String {
+    let reserved = RESERVED_GROUPS.map(|group| format!("'{group}/'")).join(", ");
+    format!("{of}.apiVersion.contains('.') && ![{reserved}].exists(g, {of}.apiVersion.contains(g))")
 }
 
 /// Whether metadata `p` names a queue.
@@ -278,6 +301,13 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
     let is_other = [("queueable-kind", carries_other.as_str()), ("names-no-queue", names_none.as_str())];
     let mut other_works = hook("services.plan.caldera.dev", "/mutate-work", WORKS, &is_other);
     other_works["failurePolicy"] = "Ignore".into();
+    // Kinds that are told later are known to the webhook alone: an outage stops no object of a kind that is not ours.
+    let (undeclared, carries_undeclared) = (kinds.match_undeclared_kind(), kinds.match_undeclared_work());
+    let mut undeclared = binding_hook("declared.gate.caldera.dev", ("custom-resource", &undeclared));
+    let mut undeclared_works =
+        hook("declared.plan.caldera.dev", "/mutate-work", WORKS, &[("custom-resource", &carries_undeclared)]);
+    undeclared["failurePolicy"] = "Ignore".into();
+    undeclared_works["failurePolicy"] = "Ignore".into();
     let queued_cron_job = match_queued_cron_job();
     let names_none = format!("!({queued_cron_job})");
     let is_other = [("cron-job", CRON_JOB), ("names-no-queue", names_none.as_str())];
@@ -297,7 +327,7 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
     let is_settings = format!("object.metadata.name == '{SETTINGS}'");
     let acts = match_new_actions();
     let mut services = action_hook("services", JOBS, Some(("changed", &acts)));
-    let others = WorkloadKind::ALL.into_iter().filter(|kind| *kind != WorkloadKind::VolcanoJob).map(|kind| {
+    let others = WorkloadKind::list_all().filter(|kind| *kind != WorkloadKind::VolcanoJob).map(|kind| {
         let resource = kind.api_resource();
         json!({
             "operations": ["CREATE", "UPDATE"], "apiGroups": [resource.group], "apiVersions": [resource.version],
@@ -312,8 +342,10 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
             binding_hook("jobs.gate.caldera.dev", ("volcano-job", VOLCANO_KIND)),
             in_namespace,
             elsewhere,
+            undeclared,
             hook("works.plan.caldera.dev", "/mutate-work", WORKS, &[("queued", &carries_queued)]),
             other_works,
+            undeclared_works,
             hook("cronjobs.plan.caldera.dev", "/mutate-work", WORKS, &[("queued", &queued_cron_job)]),
             cron_jobs,
             hook("jobflows.plan.caldera.dev", "/mutate-work", WORKS, &[("job-flow", JOB_FLOW)]),
@@ -564,6 +596,35 @@ mod tests {
         assert!(holds(POD_GROUP, None, &work("scheduling.volcano.sh/v1beta1", "PodGroup")));
         assert!(!holds(POD_GROUP, None, &work("scheduling.x-k8s.io/v1alpha1", "PodGroup")));
         assert!(!holds(POD_GROUP, None, &json!({"spec": {}})));
+    }
+
+    /// What was told before is among the kinds that the others are, and an outage stops it in namespaces that opted in.
+    #[test]
+    fn objects_of_kinds_that_are_told_later_reach_the_webhook_and_no_outage_stops_them() {
+        let kinds = KindsInCel::new();
+        let (of_binding, of_work) = (kinds.match_undeclared_kind(), kinds.match_undeclared_work());
+        for (version, kind, is_told) in [
+            ("training.example.com/v1", "TrainRun", true),
+            ("ray.io/v1", "RayJob", false),
+            ("batch.volcano.sh/v1alpha1", "Job", false),
+            ("scheduling.volcano.sh/v1beta1", "Queue", false),
+            ("rbac.authorization.k8s.io/v1", "Role", false),
+            ("apps/v1", "Deployment", false),
+            ("v1", "ConfigMap", false),
+        ] {
+            let binding = json!({"spec": {"resource": {"apiVersion": version, "kind": kind}}});
+            let manifest = json!({"apiVersion": version, "kind": kind});
+            let work = json!({"spec": {"workload": {"manifests": [{"apiVersion": "v1", "kind": "Secret"}, manifest]}}});
+            assert_eq!(holds(&of_binding, None, &binding), is_told, "{version} {kind}");
+            assert_eq!(holds(&of_work, None, &work), is_told, "{version} {kind}");
+        }
+        let all = build_configurations(&Endpoint::Url("https://h:1".into()), "");
+        let declared = all[0]["webhooks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|hook| hook["name"].as_str().unwrap().starts_with("declared."));
+        assert_eq!(declared.map(|hook| &hook["failurePolicy"]).collect::<Vec<_>>(), ["Ignore", "Ignore"]);
     }
 
     #[test]

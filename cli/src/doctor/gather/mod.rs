@@ -157,7 +157,7 @@ fn creation_time(object: &Value) -> Option<Timestamp> {
 
 async fn list_workloads(client: &Client) -> anyhow::Result<Visible<BTreeSet<WorkloadRef>>> {
     let mut all = BTreeSet::new();
-    for kind in WorkloadKind::ALL {
+    for kind in WorkloadKind::list_all() {
         let listed = match list_objects(client, &kind.api_resource(), None, None).await? {
             Ok(listed) => listed,
             Err(why) => return Ok(Err(why)),
