@@ -20,6 +20,7 @@
 //! | `bound_pods`, `removed_pods` | pods on nodes, and what is free if some of them are evicted |
 //! | `node_ref`, `interner`, `amounts` | nodes with their labels, equal values once, amounts, all kept small |
 //! | `capacity` | what a decision reads: free capacity by shape, and its sums and bounds |
+//! | `load` | what nodes really use, beside what they have |
 
 mod amounts;
 mod bound_pods;
@@ -27,6 +28,7 @@ mod capacity;
 mod change;
 mod domain;
 mod interner;
+mod load;
 mod node_ref;
 mod node_shapes;
 mod relabel;
@@ -44,6 +46,7 @@ pub use capacity::profile::{CLUSTER_ROW, Profile, packing_scale, packing_units_c
 pub use capacity::{Capacity, NodeShape, Source};
 pub use change::{Change, Node, Owner, Pod};
 pub use domain::{Domain, DomainId, Domains, HyperNode, HyperNodeMember};
+pub use load::{MEASURED, MemberLoad, NodeUse, sum_node_use};
 pub use node_ref::NodeRef;
 pub use removed_pods::RemovedPods;
 
