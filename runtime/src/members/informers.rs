@@ -24,7 +24,10 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::{Connection, Member, MemberError, MemberEvent, PROBE_TIMEOUT, node_use::follow_node_use};
+use super::{
+    Connection, Member, MemberError, MemberEvent, PROBE_TIMEOUT,
+    node_use::{NODE_METRICS, follow_node_use},
+};
 use crate::{
     clock::SharedClock,
     watch::{Event, Follower, WatchHealth, api_resource, list_json},
@@ -133,7 +136,8 @@ impl Informers {
 
     /// Reads what nodes measure, for whoever wants to know.
     pub(super) fn follow_node_use(&mut self, client: &Client, clock: &SharedClock) {
-        let task = follow_node_use(client.clone(), SharedClock::clone(clock), self.messages.clone());
+        let (client, clock, messages) = (client.clone(), SharedClock::clone(clock), self.messages.clone());
+        let task = follow_node_use(client, clock, messages, Message::NodeUse);
         self.tasks.push(AbortOnDropHandle::new(tokio::spawn(task)));
     }
 
@@ -266,7 +270,6 @@ pub(super) type Convert = fn(Event<Value>) -> Option<Change>;
 
 pub(super) const HYPER_NODE: &str = "HyperNode";
 const QUEUE: &str = "Queue";
-pub(super) const NODE_METRICS: &str = "NodeMetrics";
 
 /// The kinds without which a member is not up.
 pub(super) const REQUIRED: [(&str, &str, Convert); 2] =

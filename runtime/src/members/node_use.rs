@@ -13,11 +13,12 @@ use kube::{Client, api::ApiResource};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::informers::{Message, NODE_METRICS};
 use crate::{
     clock::SharedClock,
     watch::{api_resource, list_json},
 };
+
+pub(super) const NODE_METRICS: &str = "NodeMetrics";
 
 /// Between two readings.
 const READ_PERIOD: Duration = Duration::from_secs(30);
@@ -33,12 +34,17 @@ fn node_metrics_resource() -> ApiResource {
 }
 
 /// Reads until nobody receives the readings any more.
-pub(super) async fn follow_node_use(client: Client, clock: SharedClock, messages: mpsc::Sender<Message>) {
+pub(super) async fn follow_node_use<M>(
+    client: Client,
+    clock: SharedClock,
+    messages: mpsc::Sender<M>,
+    to_message: fn(Vec<NodeUse>, EpochSeconds) -> M,
+) {
     let mut is_served = false;
     while !messages.is_closed() {
         if let Some((measured, read_at)) = read_all_node_use(&client, &clock).await {
             is_served = true;
-            let _ = messages.send(Message::NodeUse(measured, read_at)).await;
+            let _ = messages.send(to_message(measured, read_at)).await;
         }
         tokio::time::sleep(if is_served { READ_PERIOD } else { LOOK_PERIOD }).await;
     }
