@@ -421,13 +421,23 @@ impl FleetCapacity {
 
     /// Whether it would fit if pods of these bindings were gone.
     pub fn fits_without(&mut self, question: PlacementQuestion<'_>, gone: &BTreeMap<String, EvictedPods>) -> bool {
+        self.find_place_without(question, gone).is_some()
+    }
+
+    /// Where it would go beside its companions if pods of these bindings were gone; `None` where they do not all fit.
+    pub fn find_place_without(
+        &mut self,
+        question: PlacementQuestion<'_>,
+        gone: &BTreeMap<String, EvictedPods>,
+    ) -> Option<PodsByCluster> {
         self.fleet.refresh_capacities();
         let after = self.fleet.compute_capacities_after_eviction(gone);
         let capacity = |(cluster, capacity): (_, _)| {
             let cluster: &Cluster = cluster;
             (cluster, after.get(&cluster.name).unwrap_or(capacity))
         };
-        place_together(question, &self.fleet, self.fleet.clusters().map(capacity).collect()).is_ok()
+        let decisions = place_together(question, &self.fleet, self.fleet.clusters().map(capacity).collect()).ok()?;
+        decisions.first().map(|decision| place_elsewhere::count_pods(decision, question.gang))
     }
 
     /// What is free in all clusters together.
