@@ -236,8 +236,8 @@ fn of_more_than_may_leave_those_that_relieve_most_do() {
 #[test]
 fn nothing_swings_between_two_clusters() {
     // What it uses is far from what it asks for, so that each estimate is wrong.
-    for uses in [5, 60, 79, 95] {
-        for others in [0, 10, 25, 31] {
+    for uses in [5, 40, 60, 79, 81, 95] {
+        for others in [0, 10, 25, 29, 31, 60] {
             let mut world = World::new(&["a", "b"]);
             world.job("wild", "a", 10, uses);
             world.job("steady", "a", 50, 90 - uses.min(89));
@@ -254,60 +254,6 @@ fn nothing_swings_between_two_clusters() {
             assert!(world.moves.len() <= 2, "{uses} {others}: {:?}", world.moves);
         }
     }
-}
-
-/// Eight clusters full of jobs that use from a fifth to nine fifths of what they ask for, each for one to twelve hours,
-/// each followed by another of its kind in its place, for two days. `docs/tasks/load.md` has the figures.
-fn busy_fleet(enabled: bool) -> (i64, usize, i64) {
-    let clusters = ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"];
-    let mut world = World::new(&clusters);
-    let mut state = 7_u64;
-    let mut random = |most: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        i64::try_from((state >> 33) % most).unwrap()
-    };
-    let mut ends: BTreeMap<String, i64> = BTreeMap::new();
-    let (mut hot_minutes, mut lost, mut next) = (0, 0, 0);
-    let mut seen = 0;
-    for _ in 0..2 * 24 * 12 {
-        // Half of the clusters have jobs of tenants that ask for too little.
-        for (at, cluster) in clusters.into_iter().enumerate() {
-            while world.sum(cluster, |job| job.asks) <= if at % 2 == 0 { 70 } else { 30 } {
-                let (asks, name) = (10 + random(3) * 5, format!("j{next:04}"));
-                let fifths = if at % 2 == 0 { 4 + random(6) } else { 1 + random(3) };
-                next += 1;
-                world.job(&name, cluster, asks, asks * fifths / 5).running.started = Some(world.now);
-                ends.insert(name, world.now + 3_600 * (1 + random(12)));
-            }
-        }
-        for _ in 0..10 {
-            world.now += 30;
-            world.measure();
-            hot_minutes += clusters.iter().map(|cluster| i64::from(world.used(cluster) > 80)).sum::<i64>();
-        }
-        let started: BTreeMap<String, i64> =
-            world.jobs.iter().map(|(name, job)| (name.clone(), job.running.started.unwrap_or(world.now))).collect();
-        if enabled {
-            world.round();
-        }
-        for (at, name, _) in &world.moves[seen..] {
-            let ran = (at - started[name]).max(0);
-            lost += world.jobs[name].asks * ran / 60;
-            *ends.get_mut(name).unwrap() += ran + 60;
-        }
-        seen = world.moves.len();
-        world.jobs.retain(|name, _| ends[name] > world.now);
-    }
-    (hot_minutes / 2, world.moves.len(), lost)
-}
-
-#[test]
-fn a_busy_fleet_is_hot_for_less_time_and_few_jobs_are_moved() {
-    let (without, none, _) = busy_fleet(false);
-    let (with, moves, lost) = busy_fleet(true);
-    println!("hot cluster-minutes {without} without, {with} with; {moves} moves, {lost} core-minutes run twice");
-    assert_eq!(none, 0);
-    assert!(with * 2 < without && moves < 400, "{without} {with} {moves}");
 }
 
 #[test]
