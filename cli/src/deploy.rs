@@ -143,6 +143,7 @@ pub fn build_member_objects(namespace_name: &str, collector_of: Option<(&str, &s
                 {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": read},
                 {"apiGroups": ["topology.volcano.sh"], "resources": ["hypernodes"], "verbs": read},
                 {"apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "verbs": read},
+                {"apiGroups": ["metrics.k8s.io"], "resources": ["nodes"], "verbs": ["list"]},
             ],
         }),
         json!({

@@ -115,7 +115,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         config.clock.clone(),
         member_events,
         stop.clone(),
-    );
+    )
+    .with_load();
     declare_kinds(&client, &shutdown).await;
     watch_host(&client, &inputs, clusters, &stop);
     let flags = Settings::from_config(&config);

@@ -15,9 +15,11 @@
 //! | `eviction` | what an eviction would free, and whether pods of a workload are still on nodes |
 //! | `reserved_clusters` | which clusters are reserved for a job that does not fit now |
 //! | `selected_labels` | which node labels gangs select on, so that shapes carry them |
+//! | `load` | what the nodes of each cluster really use |
 //! | `upcoming` | nodes that may still come: which pods wait for them, and what is left of them |
 
 mod eviction;
+mod load;
 mod queue_capacity;
 mod reserved_clusters;
 mod selected_labels;
@@ -42,7 +44,7 @@ use upcoming::UpcomingNodes;
 
 use crate::{
     gang::{ClusterName, Gang, Requirement, WorkloadRef},
-    inventory::{Capacity, Change, Inventory, Source},
+    inventory::{Capacity, Change, Inventory, MemberLoad, NodeUse, Source},
     place::Cluster,
     plan::PinnedDomains,
     resources::Resources,
@@ -64,6 +66,10 @@ pub enum Update {
     From(Origin),
     /// These are all queues of the member's own Volcano now.
     Queues(Queues),
+    /// What its nodes measured, and when that was read.
+    NodeUse(Vec<NodeUse>, EpochSeconds),
+    /// Its load, as its collector summed it up.
+    Load(Option<MemberLoad>),
 }
 
 /// Where a member's nodes and pods were read.
@@ -115,6 +121,7 @@ struct FleetMember {
     inventory: Inventory,
     origin: Origin,
     queues: Queues,
+    load: Option<MemberLoad>,
     down: Option<String>,
     /// Keys of the entries that name this cluster.
     assumed_keys: BTreeSet<String>,
@@ -259,6 +266,8 @@ impl Fleet {
                 member.queues = queues;
                 return changed;
             }
+            Update::NodeUse(measured, read_at) => return member.measure_load(&measured, read_at),
+            Update::Load(load) => return member.set_load(load),
         };
         member.dirty |= changed;
         changed

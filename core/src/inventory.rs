@@ -21,6 +21,7 @@
 //! | `node_ref`, `interner`, `amounts` | nodes with their labels, equal values once, amounts, all kept small |
 //! | `upcoming` | nodes that autoscaled groups may still add |
 //! | `capacity` | what a decision reads: free capacity by shape, and its sums and bounds |
+//! | `load` | what nodes really use, beside what they have |
 
 mod amounts;
 mod bound_pods;
@@ -28,6 +29,7 @@ mod capacity;
 mod change;
 mod domain;
 mod interner;
+mod load;
 mod node_ref;
 mod node_shapes;
 mod relabel;
@@ -46,6 +48,7 @@ pub use capacity::profile::{CLUSTER_ROW, Profile, packing_scale, packing_units_c
 pub use capacity::{Capacity, NodeShape, Source};
 pub use change::{Change, Node, Owner, Pod};
 pub use domain::{Domain, DomainId, Domains, HyperNode, HyperNodeMember};
+pub use load::{MEASURED, MemberLoad, NodeUse, sum_node_use};
 pub use node_ref::NodeRef;
 pub use removed_pods::RemovedPods;
 pub(crate) use upcoming::count_upcoming_nodes_taken;

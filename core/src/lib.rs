@@ -19,6 +19,7 @@ pub mod gang;
 pub mod interning;
 pub mod inventory;
 pub mod live_job;
+pub mod load_aware;
 pub mod maintenance;
 mod name;
 pub mod node_affinity;

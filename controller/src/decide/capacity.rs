@@ -428,19 +428,30 @@ impl FleetCapacity {
         Err(if is_reserved { Fit::Reserved { detail } } else { Fit::No { never: false, detail } })
     }
 
-    /// Whether it would fit if pods of these bindings were gone.
+    /// Whether it would fit if pods of these bindings were gone, on the nodes that are there or that may come.
     pub fn fits_without(&mut self, question: PlacementQuestion<'_>, gone: &BTreeMap<String, EvictedPods>) -> bool {
+        self.find_place_without(question, gone).is_some() || {
+            let after = self.fleet.compute_capacities_after_eviction(gone);
+            let find = |clusters: Vec<(&Cluster, &Capacity)>| place_together(question, &self.fleet, clusters).ok();
+            self.fleet.find_with_upcoming_beside(&after, find).is_some()
+        }
+    }
+
+    /// Where it would go beside its companions if pods of these bindings were gone, on the nodes that are there; `None`
+    /// where they do not all fit.
+    pub fn find_place_without(
+        &mut self,
+        question: PlacementQuestion<'_>,
+        gone: &BTreeMap<String, EvictedPods>,
+    ) -> Option<PodsByCluster> {
         self.fleet.refresh_capacities();
         let after = self.fleet.compute_capacities_after_eviction(gone);
         let capacity = |(cluster, capacity): (_, _)| {
             let cluster: &Cluster = cluster;
             (cluster, after.get(&cluster.name).unwrap_or(capacity))
         };
-        place_together(question, &self.fleet, self.fleet.clusters().map(capacity).collect()).is_ok()
-            || self
-                .fleet
-                .find_with_upcoming_beside(&after, |clusters| place_together(question, &self.fleet, clusters).ok())
-                .is_some()
+        let decisions = place_together(question, &self.fleet, self.fleet.clusters().map(capacity).collect()).ok()?;
+        decisions.first().map(|decision| place_elsewhere::count_pods(decision, question.gang))
     }
 
     /// What is free in all clusters together, and the nodes that may come there and that nobody waits for.

@@ -6,6 +6,7 @@
 
 use caldera_core::{
     data_source::DataIdentity,
+    fleet::Update,
     gang::{ClusterName, QueueName},
     place::spread_constraints::is_duplicated,
     queue::{JobId, ledger::AdmissionStage},
@@ -33,6 +34,7 @@ use super::{
     hyper_jobs::HyperJobs,
     job_commands::JobCommands,
     jobs::{JobPhase, Jobs},
+    load_aware::LoadAware,
     member_loss::MemberLoss,
     phase_counts::PhaseCounts,
     pod_groups::PodGroupWrites,
@@ -106,6 +108,7 @@ pub struct Controller {
     pub(crate) data_claims: DataClaims,
     pub(crate) data_catalogue: DataCatalogue,
     pub(crate) member_loss: MemberLoss,
+    pub(crate) load_aware: LoadAware,
     pub(crate) pod_groups: PodGroupWrites,
     pub(crate) waiting_states: WaitingStates,
     pub(crate) admission_events: AdmissionEvents,
@@ -221,7 +224,11 @@ impl Controller {
             Input::WorksUnwatched(cluster) => return self.objects.losses.forget_works(&cluster),
             Input::Member(cluster, update) => {
                 let batch_jobs = self.list_affected_batch_jobs(&cluster, &update);
+                let tells_load = matches!(update, Update::NodeUse(..) | Update::Load(_) | Update::Down(_));
                 self.capacity.apply_update(&cluster, update);
+                if tells_load {
+                    self.load_aware.observe_load(&cluster, self.capacity.fleet().member_load(&cluster), now);
+                }
                 for key in batch_jobs {
                     self.update_pods_on_nodes(&key);
                     self.pod_groups.mark_dirty(&key);
@@ -269,6 +276,7 @@ impl Controller {
 
     fn remove_cluster(&mut self, name: &str) {
         self.capacity.remove_cluster(name);
+        self.load_aware.observe_load(name, None, self.now);
         self.update_presence(name, None);
     }
 

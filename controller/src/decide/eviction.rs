@@ -41,6 +41,8 @@ pub(crate) const ENDED: &str = "Ended";
 pub(crate) const RUN_TIME_EXCEEDED: &str = "RunTimeExceeded";
 /// Event, and reason of an eviction record: a member refused its copy for good, and the job goes elsewhere.
 pub(crate) const COPY_REFUSED: &str = "CopyRefused";
+/// Event, and reason of an eviction record: the nodes of a cluster that the job was in are hot, and it goes elsewhere.
+pub(crate) const RESCHEDULED: &str = "Rescheduled";
 /// The first backoff, and the longest, in seconds.
 const FIRST_BACKOFF: i64 = 60;
 const LONGEST_BACKOFF: i64 = 900;
@@ -157,6 +159,10 @@ pub(crate) fn describe_eviction_event(record: &EvictionRecord) -> Option<(EventT
         )),
         POLICY_RESTARTED => Some((EventType::Warning, said.clone())),
         COPY_REFUSED | JOBS_MISSING => Some((EventType::Warning, format!("{said}; withdrawn from all clusters"))),
+        RESCHEDULED => Some((
+            EventType::Normal,
+            format!("{said}; withdrawn from all clusters, it starts elsewhere once its old copies are gone"),
+        )),
         MEMBER_LOST => Some((
             EventType::Warning,
             format!("withdrawn from all clusters: {said}; it runs again once its old copies are known to be gone"),
@@ -167,7 +173,7 @@ pub(crate) fn describe_eviction_event(record: &EvictionRecord) -> Option<(EventT
 
 /// Whether a record is of a job that runs again as soon as its old copies are gone.
 pub(crate) fn waits_for_copies(record: &EvictionRecord) -> bool {
-    matches!(record.reason.as_str(), COPY_REFUSED | MEMBER_LOST)
+    matches!(record.reason.as_str(), COPY_REFUSED | MEMBER_LOST | RESCHEDULED)
 }
 
 /// Why the job of a record was requeued; `None` for one that was evicted for another.
@@ -185,6 +191,7 @@ pub(super) fn requeue_cause(record: &EvictionRecord) -> Option<RequeueCause> {
         POLICY_RESTARTED => Some(RequeueCause::RestartedByPolicy),
         COPY_REFUSED => Some(RequeueCause::CopyRefused),
         MEMBER_LOST => Some(RequeueCause::MemberLost),
+        RESCHEDULED => Some(RequeueCause::Rescheduled),
         _ => None,
     }
 }

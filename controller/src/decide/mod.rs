@@ -29,6 +29,7 @@
 //! | [`member_loss`] | which gangs are withdrawn from clusters that are lost |
 //! | [`refused_copy`] | which jobs go elsewhere since a member will not have their copy |
 //! | [`cron_jobs`] | which runs of CronJobs are due, which of their jobs are made and deleted, and what they say |
+//! | [`load_aware`] | which jobs leave clusters whose nodes are really hot |
 //! | [`hyper_jobs`] | which jobs and policies HyperJobs make, change and delete, and what these say of themselves |
 //! | [`data_catalogue`] | which data a catalogue is asked for |
 //! | [`data_claims`] | what DataSourceClaims and DataSources say of themselves |
@@ -72,6 +73,7 @@ pub(crate) mod hyper_jobs;
 mod job_commands;
 pub(crate) mod job_gangs;
 pub(crate) mod jobs;
+pub(crate) mod load_aware;
 pub(crate) mod member_loss;
 mod orphan_copy;
 mod outdated_texts;
@@ -202,6 +204,7 @@ fn decide_each(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.writes.extend(deadlines.held.drop_copies(objects, jobs, capacity, now));
     decisions.writes.extend(controller.member_loss.withdraw_from_lost_clusters(objects, jobs, now));
     decisions.writes.extend(deadlines.refused.requeue_refused(objects, jobs, capacity, now));
+    decisions.writes.extend(controller.move_jobs_off_hot_clusters());
     decisions.writes.extend(controller.hyper_jobs.advance_hyper_jobs(&controller.objects, now));
     decisions.writes.extend(controller.cron_jobs.advance_cron_jobs(&controller.objects, now));
     let Controller { expiries, objects, hyper_jobs, cron_jobs, .. } = &mut *controller;
@@ -370,6 +373,11 @@ impl Controller {
         returned
     }
 
+    fn move_jobs_off_hot_clusters(&mut self) -> Vec<Decision> {
+        let Self { objects, jobs, capacity, preemption, load_aware, now, .. } = self;
+        load_aware.move_jobs(objects, jobs, capacity, &preemption.schedule.policy, *now)
+    }
+
     /// Writes PodGroups that changed; and at most once a second, after something moved, every pending job's reason.
     /// That is less often where writes are slow.
     fn write_pod_groups_and_queue_numbers(&mut self, decisions: &mut Decisions) {
@@ -456,6 +464,7 @@ impl Controller {
             reservation,
             deadlines.next_due(),
             self.member_loss.next_due(),
+            self.load_aware.next_due(),
             self.expiries.0.next_due(),
             self.commands.next_due(),
             self.hyper_jobs.next_due(),

@@ -8,6 +8,8 @@
 
 mod view;
 
+pub(crate) use self::view::{describe_quota_holder, list_bindings};
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

@@ -22,6 +22,7 @@ mod hyper_jobs;
 mod job_commands;
 mod job_gangs;
 mod lifecycle;
+mod load_aware;
 mod maintenance;
 mod measure;
 mod member_loss;

@@ -53,7 +53,7 @@ fn may_go_to(binding: &place::Binding, cluster: &Cluster) -> bool {
     !cluster.deleting && binding.is_let_into(&cluster.name) && place::may_select(binding, cluster)
 }
 
-fn count_pods(decision: &place::Decision, gang: &Gang) -> PodsByCluster {
+pub(super) fn count_pods(decision: &place::Decision, gang: &Gang) -> PodsByCluster {
     let sum = |pods: Vec<u32>| pods.into_iter().map(u64::from).sum();
     decision.count_pods_by_cluster(gang).into_iter().map(|(cluster, pods)| (cluster, sum(pods))).collect()
 }

@@ -38,6 +38,7 @@ use std::{
     sync::Arc,
 };
 
+pub(crate) use self::victim_order::compute_lost_work;
 pub use self::{
     attempts::{AttemptSchedule, ClosedAttempt, HEADS_PER_QUEUE, Pace, PendingPreemptor},
     budget::{EvictionBudget, EvictionHistory, EvictionRate, FailedAttempts, HoldWindow, PreemptionBounds},

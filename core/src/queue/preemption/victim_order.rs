@@ -13,13 +13,13 @@ use crate::{
     gang::QueueName,
     queue::{
         preemption::{
-            Exemption, PreemptionInput, RunningJob,
+            Exemption, RunningJob,
             eligibility::{Eligibility, EvictionRight, JobPart},
             within_deserved::AccountIndex,
         },
         quota::amounts::{Dense, Dim},
     },
-    resources::ResourceName,
+    resources::{ResourceName, Resources},
 };
 
 /// Billionths, for shares.
@@ -158,7 +158,7 @@ impl<'a> VictimOrder<'a> {
         let (amount, dims) =
             (self.eligibility.amount_of(step.job, step.part, step.steps), &self.eligibility.accounts.dims);
         let lost = compute_lost_work(
-            self.eligibility.input,
+            (self.eligibility.input.fleet, self.eligibility.input.now),
             candidate,
             dims.list_dims().map(|dim| (dims.resource_of(dim), amount.get(dim))),
         );
@@ -253,12 +253,12 @@ impl Borrowers {
 
 /// What it costs: the part of the fleet it held, resource by resource, times how long it ran.
 pub(crate) fn compute_lost_work<'a>(
-    input: &PreemptionInput<'_>,
+    (fleet, now): (&Resources, i64),
     candidate: &RunningJob,
     amount: impl Iterator<Item = (&'a ResourceName, i128)>,
 ) -> i128 {
-    let ran = i128::from(candidate.started.map_or(0, |started| input.now.saturating_sub(started).max(0)));
-    let share = |(name, amount): (&ResourceName, i128)| match input.fleet.get(name.as_str()).as_nano() {
+    let ran = i128::from(candidate.started.map_or(0, |started| now.saturating_sub(started).max(0)));
+    let share = |(name, amount): (&ResourceName, i128)| match fleet.get(name.as_str()).as_nano() {
         ..=0 => WHOLE_SHARE,
         fleet => amount.max(0).saturating_mul(WHOLE_SHARE) / fleet,
     };

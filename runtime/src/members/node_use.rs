@@ -1,0 +1,71 @@
+//! Reads what the nodes of a member measure, where it serves that.
+//!
+//! Rule: `metrics.k8s.io` has no watch (metrics-server answers lists from memory), so NodeMetrics are listed at an
+//! interval, in pages, with a deadline and a bound. A member without them, or one that does not let us read them, has
+//! no load that anybody knows; it is asked again now and then, and nothing else follows. What can not be read for a
+//! while grows old, and whoever goes by it asks how old it is.
+
+use std::time::Duration;
+
+use caldera_core::{inventory::NodeUse, time::EpochSeconds};
+use caldera_crds::inventory::read_node_use;
+use kube::{Client, api::ApiResource};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::{
+    clock::SharedClock,
+    watch::{api_resource, list_json},
+};
+
+pub(super) const NODE_METRICS: &str = "NodeMetrics";
+
+/// Between two readings.
+const READ_PERIOD: Duration = Duration::from_secs(30);
+/// Between two looks at a member that served none yet.
+const LOOK_PERIOD: Duration = Duration::from_secs(60);
+/// How long a reading may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// Nodes that one reading may tell of; more is no cluster of Kubernetes.
+const MOST_NODES: usize = 50_000;
+
+fn node_metrics_resource() -> ApiResource {
+    api_resource("metrics.k8s.io", "v1beta1", NODE_METRICS, "nodes")
+}
+
+/// Reads until nobody receives the readings any more.
+pub(super) async fn follow_node_use<M>(
+    client: Client,
+    clock: SharedClock,
+    messages: mpsc::Sender<M>,
+    to_message: fn(Vec<NodeUse>, EpochSeconds) -> M,
+) {
+    let mut is_served = false;
+    while !messages.is_closed() {
+        if let Some((measured, read_at)) = read_all_node_use(&client, &clock).await {
+            is_served = true;
+            let _ = messages.send(to_message(measured, read_at)).await;
+        }
+        tokio::time::sleep(if is_served { READ_PERIOD } else { LOOK_PERIOD }).await;
+    }
+}
+
+/// What each node measured, and when it was read; `None` where that is not served.
+async fn read_all_node_use(client: &Client, clock: &SharedClock) -> Option<(Vec<NodeUse>, EpochSeconds)> {
+    let read_at = EpochSeconds::new(clock.now().as_second());
+    let mut nodes = 0_usize;
+    let read = |object: Value| {
+        nodes += 1;
+        read_node_use(&object, read_at).filter(|_| nodes <= MOST_NODES)
+    };
+    let resource = node_metrics_resource();
+    let listed = list_json(client.clone(), &resource, None, None, read);
+    match tokio::time::timeout(READ_TIMEOUT, listed).await {
+        Ok(Ok(measured)) => Some((measured, read_at)),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "the member does not say what its nodes use");
+            None
+        }
+        Err(_) => None,
+    }
+}
