@@ -190,7 +190,7 @@ pub(crate) fn release_admissible_jobs(
     while releases.len() < RELEASES {
         let Jobs { engine, states, keys, gangs, .. } = jobs;
         let mut clusters = Clusters { capacity, objects, states, keys, gangs, now, found: Vec::new() };
-        let Some(release) = engine.release_next_or_reserve(&mut clusters) else { break };
+        let Some(release) = engine.release_next_in_clusters(&mut clusters) else { break };
         let mut found = clusters.found.into_iter();
         for (key, release) in jobs.split_release(release) {
             let place = found.next();
