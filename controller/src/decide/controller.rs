@@ -9,7 +9,7 @@ use caldera_core::{
     fleet::Update,
     gang::{ClusterName, QueueName},
     place::spread_constraints::is_duplicated,
-    queue::{JobId, ledger::AdmissionStage},
+    queue::JobId,
     reason::{Position, QueueProblem},
 };
 use caldera_crds::{links::FederationTopologies, names::volcano::DEFAULT_QUEUE, workload::WorkloadKind};
@@ -24,6 +24,7 @@ use std::{
 use super::{
     admission_events::AdmissionEvents,
     assess::{assess_with_admission_checks, estimate_end},
+    assumed_place::update_assumed_place,
     binding_deadlines::BindingDeadlines,
     capacity::FleetCapacity,
     cron_jobs::CronJobs,
@@ -33,7 +34,7 @@ use super::{
     eviction_wait::{compute_eviction_expiry, explain_eviction_wait, observe_old_copies},
     hyper_jobs::HyperJobs,
     job_commands::JobCommands,
-    jobs::{JobPhase, Jobs},
+    jobs::Jobs,
     load_aware::LoadAware,
     member_loss::MemberLoss,
     phase_counts::PhaseCounts,
@@ -364,6 +365,8 @@ impl Controller {
             let bindings = self.objects.bindings.values().filter(|binding| is_there(binding));
             let keys: Vec<Key> = bindings.map(|binding| binding.key.clone()).collect();
             keys.iter().for_each(|key| self.reassess_binding(key));
+            // What a queue takes of them together may be more or less.
+            self.jobs.gangs.observe_all();
         }
     }
 
@@ -493,28 +496,5 @@ impl Controller {
             let placement = binding.placement.as_deref();
             placement.is_some_and(|placement| is_duplicated(placement.placement.division.as_ref()))
         });
-    }
-}
-
-/// Tells the capacity what a binding tolerates and selects, and where it is assumed to be.
-pub(crate) fn update_assumed_place(objects: &Objects, jobs: &Jobs, capacity: &mut FleetCapacity, binding: &Binding) {
-    let Some(state) = jobs.states.get(&binding.key) else { return };
-    let stage = state.stage();
-    let counts = stage.is_some_and(|stage| stage != AdmissionStage::Finished) || state.phase == JobPhase::Pending;
-    let tolerations = binding.placement.as_deref().filter(|_| counts);
-    capacity.set_tolerations(&binding.id, tolerations.map(|binding| binding.placement.tolerations.as_slice()));
-    let workload = objects.workload_of(binding);
-    let gang = workload.and_then(|workload| workload.gang.as_deref().ok());
-    let nodes = workload.map(|workload| objects.nodes_of_binding(binding, workload)).unwrap_or_default();
-    capacity.set_selected_labels(binding.id.as_str(), gang, &nodes.required);
-    // What is not queued is the scheduler's to place all the same, and is assumed where that put it.
-    let unqueued = state.phase == JobPhase::OutOfScope && binding.ours && !binding.clusters.is_empty();
-    let is_queued = matches!(stage, Some(AdmissionStage::Placed | AdmissionStage::Foreign));
-    let placed = workload.filter(|_| is_queued || (stage.is_none() && unqueued));
-    match placed.and_then(|workload| objects.gang_to_place(binding, workload)) {
-        Some(gang) => capacity.assume_placed(binding, &gang, is_queued),
-        // The place that was found at the release.
-        None if stage == Some(AdmissionStage::Admitted) => {}
-        None => capacity.retire_assumed(binding.id.as_str()),
     }
 }

@@ -23,7 +23,8 @@ use crate::{
 pub(crate) const NOT_PLACED: &str = "NotPlaced";
 /// Event, and reason of an eviction record: a part of the gang did not start in time, and all of it is requeued.
 pub(crate) const PODS_READY_TIMEOUT: &str = "PodsReadyTimeout";
-/// Event, and reason of an eviction record: a job that starts together with it did not start in time.
+/// Event, and reason of an eviction record: a job that starts together with it did not start in
+/// time, or was evicted.
 pub(crate) const JOBS_MISSING: &str = "JobsMissing";
 /// Event, and reason of an eviction record: no controller granted the admission or the clusters; they were taken away.
 pub(crate) const FORGED_RECORD: &str = "ForgedRecord";

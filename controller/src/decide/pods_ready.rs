@@ -9,8 +9,6 @@
 //! gang. A job whose own controller makes its pods in its own order, such as a RayJob's submitter once all others run,
 //! is late only while none of its pods is on a node.
 
-use std::sync::Arc;
-
 use caldera_core::{gang::ClusterName, queue::ledger::AdmissionStage};
 use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::event::EventType;
@@ -20,7 +18,7 @@ use super::{
     capacity::FleetCapacity,
     deadlines::{Deadlines, add_wait},
     eviction::{JOBS_MISSING, PODS_READY_TIMEOUT, requeue_binding},
-    job_gangs::HalfGang,
+    job_gangs::{IncompleteGang, MissingJob},
     jobs::Jobs,
 };
 use crate::{
@@ -115,29 +113,35 @@ impl StartDeadlines {
     }
 
     /// When the first gang of jobs is given up that is not whole.
-    pub(crate) fn next_half_gang(&self, jobs: &Jobs) -> Option<Timestamp> {
+    pub(crate) fn next_incomplete_gang(&self, jobs: &Jobs) -> Option<Timestamp> {
         jobs.gangs.next_due(self.timeout)
     }
 
-    /// Requeues what holds of gangs of jobs that were not whole for as long as a part may take to start. Only a job
-    /// that one decision granted beside others is useless without them: one that was admitted by itself, as by a
+    /// Requeues what holds of gangs of jobs that were not whole for as long as a part may take to start, or of which
+    /// one was evicted for another job. Only a job that one decision granted beside others is useless without them: one that was admitted by itself, as by a
     /// controller that knew of no gangs, runs on. So does one of which another is missing that was not there yet.
-    pub(crate) fn give_up_half_gangs(&self, objects: &Objects, jobs: &mut Jobs, now: Timestamp) -> Vec<Decision> {
+    pub(crate) fn give_up_incomplete_gangs(&self, objects: &Objects, jobs: &mut Jobs, now: Timestamp) -> Vec<Decision> {
         let since = now.checked_sub(self.timeout).unwrap_or(Timestamp::MIN);
         let mut decisions = Vec::new();
-        for HalfGang { holding, missing } in jobs.gangs.take_half_gangs(since, now) {
+        for IncompleteGang { holding, missing } in jobs.gangs.take_incomplete_gangs(since, now) {
             let created = |key: &Key| objects.bindings.get(key).map(|binding| binding.created);
-            let missing: Vec<(i64, Arc<str>)> =
-                missing.into_iter().filter_map(|(key, name)| Some((created(&key)?, name))).collect();
+            let missing: Vec<(i64, MissingJob)> =
+                missing.into_iter().filter_map(|job| Some((created(&job.binding)?, job))).collect();
             for key in holding {
                 let stage = jobs.states.get(&key).and_then(|state| state.stage());
                 let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
                 let granted = binding.admission.as_ref().and_then(|record| record.together);
-                let waited = granted.and_then(|at| missing.iter().find(|(created, _)| *created <= at.as_seconds()));
+                let was_there =
+                    |(created, _): &&(i64, MissingJob)| granted.is_some_and(|at| *created <= at.as_seconds());
+                let mut waited = missing.iter().filter(was_there);
+                let waited = waited.clone().find(|(_, job)| job.is_evicted).or_else(|| waited.next());
                 let holds = matches!(stage, Some(AdmissionStage::Admitted | AdmissionStage::Placed));
-                let Some((_, name)) = waited.filter(|_| holds && !binding.suspended) else { continue };
-                let seconds = self.timeout.as_secs();
-                let message = format!("{name}, without which it is not to run, has waited for {seconds} s");
+                let Some((_, job)) = waited.filter(|_| holds && !binding.suspended) else { continue };
+                let what = match job.is_evicted {
+                    true => "was evicted".to_owned(),
+                    false => format!("has waited for {} s", self.timeout.as_secs()),
+                };
+                let message = format!("{}, without which it is not to run, {what}", job.name);
                 decisions.push(requeue_binding(binding, JOBS_MISSING, message, Vec::new(), now));
             }
         }

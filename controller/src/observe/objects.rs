@@ -4,6 +4,7 @@
 //! What changed comes back as a list of [`Change`], in the order in which it is to be followed.
 
 mod data_objects;
+mod pod_groups;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +29,7 @@ use super::{
     fingerprint::fingerprint,
     losses::Losses,
     object_kind::ObjectKind,
-    pod_group::{PodGroupFacts, PodGroups},
+    pod_group::PodGroups,
     queue::{QueueFacts, Tenancy},
     resource_version::is_older,
     workload::Workload,
@@ -410,46 +411,6 @@ impl Objects {
         let by_binding = self.by_workload.get_key_value(&workload).map(|(known, _)| known);
         let known = by_binding.or_else(|| self.workloads.get_key_value(&workload).map(|(known, _)| known));
         known.map_or(workload, Arc::clone)
-    }
-
-    pub(crate) fn apply_pod_groups(&mut self, event: Event<PodGroupFacts>) -> Vec<Change> {
-        match event {
-            Event::Applied(group) => self.set_pod_group(group).into_iter().collect(),
-            Event::Deleted(group) => {
-                self.pod_groups.remove(&group.key);
-                self.find_pod_group_change(&group.owner).into_iter().collect()
-            }
-            Event::Reset(all) => {
-                let old = self.pod_groups.take();
-                let mut changes: Vec<Change> = all.into_iter().filter_map(|group| self.set_pod_group(group)).collect();
-                let gone = old.filter(|old| self.pod_groups.get(&old.key).is_none());
-                changes.extend(gone.filter_map(|gone| self.find_pod_group_change(&gone.owner)));
-                self.mark_listed(ObjectKind::PodGroups);
-                changes
-            }
-        }
-    }
-
-    fn set_pod_group(&mut self, mut group: PodGroupFacts) -> Option<Change> {
-        if self.pod_groups.get(&group.key) == Some(&group) {
-            return None;
-        }
-        group.key.namespace = self.namespaces.intern(group.key.namespace);
-        if let Some((known, _)) = self.by_owner.get_key_value(&group.owner) {
-            group.owner = Arc::clone(known);
-        }
-        let change = self.find_pod_group_change(&group.owner);
-        self.pod_groups.insert(group);
-        change
-    }
-
-    /// Whether the name that a workload's PodGroup should have is that of one whose workload is gone.
-    pub(crate) fn has_pod_group_of_earlier(&self, workload: &Workload) -> bool {
-        self.pod_groups.find_best_named(workload).is_some_and(|group| !self.by_owner.contains_key(&group.owner))
-    }
-
-    fn find_pod_group_change(&self, owner: &str) -> Option<Change> {
-        self.by_owner.get(owner).cloned().map(Change::PodGroup)
     }
 
     pub(crate) fn apply_classes(&mut self, event: Event<ClassFacts>) -> Vec<Change> {

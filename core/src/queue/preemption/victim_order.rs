@@ -17,7 +17,7 @@ use crate::{
             eligibility::{Eligibility, EvictionRight, JobPart},
             within_deserved::AccountIndex,
         },
-        quota::amounts::{Dense, Dim},
+        quota::amounts::{Amounts, Dim},
     },
     resources::{ResourceName, Resources},
 };
@@ -40,7 +40,7 @@ pub(crate) struct VictimOrder<'a> {
     /// Reclaimed and preempted surplus, then the same of whole jobs.
     stages: VecDeque<EvictionStage>,
     /// By queue, what was taken so far.
-    taken: Vec<Dense>,
+    taken: Vec<Amounts>,
     /// By job, steps of surplus that were taken.
     shrunk: Vec<u32>,
     /// Jobs that are left alone.
@@ -83,7 +83,7 @@ impl<'a> VictimOrder<'a> {
         let mut line = Self {
             eligibility,
             stages: VecDeque::new(),
-            taken: vec![Dense::default(); eligibility.accounts.nodes.len()],
+            taken: vec![Amounts::default(); eligibility.accounts.nodes.len()],
             shrunk: vec![0; jobs],
             exempt: BTreeMap::new(),
         };
@@ -160,7 +160,7 @@ impl<'a> VictimOrder<'a> {
         let lost = compute_lost_work(
             (self.eligibility.input.fleet, self.eligibility.input.now),
             candidate,
-            dims.list_dims().map(|dim| (dims.resource_of(dim), amount.get(dim))),
+            amount.iter().map(|(dim, amount)| (dims.resource_of(dim), amount)),
         );
         (candidate.priority, lost, Reverse(candidate.start_order()))
     }
@@ -198,13 +198,10 @@ impl<'a> VictimOrder<'a> {
     }
 
     fn record_taken(&mut self, EvictionCandidate { job, part, steps, .. }: EvictionCandidate) {
-        let mut amount = self.eligibility.amount_of(job, part, steps);
         let before = self.eligibility.parts[job].first_steps(self.shrunk[job]);
-        for dim in self.eligibility.accounts.dims.list_dims() {
-            amount.add_times(&[(dim, before.get(dim))], -1);
-        }
+        let amount = self.eligibility.amount_of(job, part, steps).zip(&before, |after, before| after - before);
         let path = self.eligibility.accounts.path_of(&self.eligibility.input.running[job].queue);
-        path.iter().for_each(|spot| self.taken[*spot].add_dense(&amount));
+        path.iter().for_each(|spot| self.taken[*spot].add_all(&amount));
         self.shrunk[job] = steps;
         self.refresh_queues(Some(job));
     }
