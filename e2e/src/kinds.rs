@@ -29,6 +29,8 @@ pub enum Kind {
     Pod,
     /// v1 Node.
     Node,
+    /// metrics.k8s.io NodeMetrics.
+    NodeMetrics,
     /// v1 Event.
     Event,
     /// v1 Namespace.
@@ -91,6 +93,7 @@ impl Kind {
             Self::BatchJob => api_resource("batch", "v1", "Job", "jobs"),
             Self::Pod => api_resource("", "v1", "Pod", "pods"),
             Self::Node => api_resource("", "v1", "Node", "nodes"),
+            Self::NodeMetrics => api_resource("metrics.k8s.io", "v1beta1", "NodeMetrics", "nodes"),
             Self::Event => api_resource("", "v1", "Event", "events"),
             Self::Namespace => api_resource("", "v1", "Namespace", "namespaces"),
             Self::ConfigMap => api_resource("", "v1", "ConfigMap", "configmaps"),
@@ -151,6 +154,7 @@ impl Kind {
             Self::Queue
                 | Self::Cluster
                 | Self::Node
+                | Self::NodeMetrics
                 | Self::Namespace
                 | Self::PriorityClass
                 | Self::DataSource

@@ -20,6 +20,7 @@ mod hyperjob;
 mod kinds;
 mod lifecycle;
 mod links;
+mod load;
 mod lost;
 mod lying;
 mod maintenance;
