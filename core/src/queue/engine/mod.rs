@@ -45,7 +45,7 @@ use crate::{
         },
         quota::{
             admission::{self, Ask, FitClass, JobShape},
-            amounts::{Amounts, Dims, Sparse},
+            amounts::{DimAmounts, Dims, Sparse},
             history::Decay,
             running::Counted,
             slot::{self, QueueIndex, Slot},
@@ -244,7 +244,7 @@ impl Engine {
     pub fn remove_queue(&mut self, name: &QueueName) {
         if let Some(node) = self.index.get(name) {
             let slot = &mut self.slots[node.index()];
-            slot.mean_used = Amounts::default();
+            slot.mean_used = DimAmounts::default();
             let was = slot.spec.take().is_some();
             (self.is_quota_outdated, self.is_tree_outdated) =
                 (self.is_quota_outdated | was, self.is_tree_outdated | was);
