@@ -1,10 +1,10 @@
 //! The queue engine: which jobs are pending, which hold quota, and which one is released next.
 //!
 //! Events go in ([`Engine::enqueue_job`], [`Engine::charge_job`], [`Engine::remove_job`], queues, the fleet), and
-//! [`Engine::release_next_in_clusters`] answers with one release at a time, so that the order is made anew after each. A shape of
-//! job that does not fit is inadmissible and remembers what it lacks; when that comes free, `requeue` finds the shapes
-//! that have enough. The decisions are those of considering every job again after every event: the tests hold the
-//! engine against that model.
+//! [`Engine::release_next_in_clusters`] answers with one release at a time, so that the order is made anew after each.
+//! A shape of job that does not fit is inadmissible and remembers what it lacks; when that comes free, `requeue` finds
+//! the shapes that have enough. The decisions are those of considering every job again after every event: the tests
+//! hold the engine against that model.
 
 mod aging;
 mod capacity;
