@@ -1,10 +1,10 @@
 //! The queue engine: which jobs are pending, which hold quota, and which one is released next.
 //!
 //! Events go in ([`Engine::enqueue_job`], [`Engine::charge_job`], [`Engine::remove_job`], queues, the fleet), and
-//! [`Engine::release_next_in_clusters`] answers with one release at a time, so that the order is made anew after each. A shape of
-//! job that does not fit is inadmissible and remembers what it lacks; when that comes free, `requeue` finds the shapes
-//! that have enough. The decisions are those of considering every job again after every event: the tests hold the
-//! engine against that model.
+//! [`Engine::release_next_in_clusters`] answers with one release at a time, so that the order is made anew after each.
+//! A shape of job that does not fit is inadmissible and remembers what it lacks; when that comes free, `requeue` finds
+//! the shapes that have enough. The decisions are those of considering every job again after every event: the tests
+//! hold the engine against that model.
 
 mod aging;
 mod capacity;
@@ -45,7 +45,7 @@ use crate::{
         },
         quota::{
             admission::{self, Ask, FitClass, JobShape},
-            amounts::{Amounts, Dims, Sparse},
+            amounts::{DimAmounts, Dims, Sparse},
             history::Decay,
             running::Counted,
             slot::{self, QueueIndex, Slot},
@@ -244,7 +244,7 @@ impl Engine {
     pub fn remove_queue(&mut self, name: &QueueName) {
         if let Some(node) = self.index.get(name) {
             let slot = &mut self.slots[node.index()];
-            slot.mean_used = Amounts::default();
+            slot.mean_used = DimAmounts::default();
             let was = slot.spec.take().is_some();
             (self.is_quota_outdated, self.is_tree_outdated) =
                 (self.is_quota_outdated | was, self.is_tree_outdated | was);

@@ -13,7 +13,7 @@ use crate::{
         },
         quota::tenant_share::TenantShare,
         quota::{
-            amounts::{Amounts, Dim},
+            amounts::{Dim, DimAmounts},
             history::Decay,
             slot::{QueueIndex, Slot},
         },
@@ -60,7 +60,7 @@ impl Engine {
     /// What a queue used lately, as it was told when this was last asked of another engine.
     pub fn set_mean_used(&mut self, queue: &QueueName, mean: &Resources) {
         let node = self.intern_queue(queue);
-        let mut amounts = Amounts::default();
+        let mut amounts = DimAmounts::default();
         amounts.add(&self.dims.intern_amounts(mean));
         self.slots[node.index()].mean_used = amounts;
         self.queue_order.mark_touched(node, Touch::Share);

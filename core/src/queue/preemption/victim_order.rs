@@ -17,7 +17,7 @@ use crate::{
             eligibility::{Eligibility, EvictionRight, JobPart},
             within_deserved::AccountIndex,
         },
-        quota::amounts::{Amounts, Dim},
+        quota::amounts::{Dim, DimAmounts},
     },
     resources::{ResourceName, Resources},
 };
@@ -40,7 +40,7 @@ pub(crate) struct VictimOrder<'a> {
     /// Reclaimed and preempted surplus, then the same of whole jobs.
     stages: VecDeque<EvictionStage>,
     /// By queue, what was taken so far.
-    taken: Vec<Amounts>,
+    taken: Vec<DimAmounts>,
     /// By job, steps of surplus that were taken.
     shrunk: Vec<u32>,
     /// Jobs that are left alone.
@@ -83,7 +83,7 @@ impl<'a> VictimOrder<'a> {
         let mut line = Self {
             eligibility,
             stages: VecDeque::new(),
-            taken: vec![Amounts::default(); eligibility.accounts.nodes.len()],
+            taken: vec![DimAmounts::default(); eligibility.accounts.nodes.len()],
             shrunk: vec![0; jobs],
             exempt: BTreeMap::new(),
         };

@@ -12,7 +12,7 @@ use crate::{
     quantity::Quantity,
     queue::{
         quota::{
-            amounts::{Amounts, Dim, Dims, Sparse},
+            amounts::{Dim, DimAmounts, Dims, Sparse},
             running::Counted,
             slot::{QueueIndex, Slot},
         },
@@ -176,7 +176,7 @@ impl JobShape {
             return (pods, charged);
         }
         // What this grant itself took, by dimension.
-        let mut taken = Amounts::default();
+        let mut taken = DimAmounts::default();
         taken.add(&self.sparse);
         for (i, (step, most)) in self.elastic.iter().enumerate() {
             let fits = step.iter().filter(|(_, asked)| *asked > 0).map(|(dim, asked)| {

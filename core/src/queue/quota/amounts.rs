@@ -1,4 +1,4 @@
-//! Amounts as integers by interned resource, for the inner loop of admission.
+//! DimAmounts as integers by interned resource, for the inner loop of admission.
 //!
 //! Exact: billionths of a unit in 128 bits, as [`crate::quantity::Quantity`] holds them.
 
@@ -164,15 +164,15 @@ impl Dims {
     }
 }
 
-/// Amounts other than zero, in the order of their names (so that the first one short is always the same one).
+/// DimAmounts other than zero, in the order of their names (so that the first one short is always the same one).
 pub(crate) type Sparse = Box<[(Dim, i128)]>;
 
-/// Amounts by dimension, without those that are zero: tenants write the names of resources, and all tenants together
+/// DimAmounts by dimension, without those that are zero: tenants write the names of resources, and all tenants together
 /// many.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Amounts(BTreeMap<Dim, i128>);
+pub(crate) struct DimAmounts(BTreeMap<Dim, i128>);
 
-impl Amounts {
+impl DimAmounts {
     pub(crate) fn get(&self, dim: Dim) -> i128 {
         self.0.get(&dim).copied().unwrap_or(0)
     }
@@ -318,7 +318,7 @@ mod tests {
     fn amounts_and_ceilings_have_room_for_what_differs_from_all_others_alone() {
         let mut dims = Dims::default();
         let [gpu, model] = ["x.io/gpu", "x.io/gpu:a"].map(|name| dims.intern_resource(&name.into()));
-        let mut amounts = Amounts::default();
+        let mut amounts = DimAmounts::default();
         amounts.add(&[(gpu, 2), (model, 1)]);
         amounts.add_times(&[(gpu, 1), (model, 1)], -2);
         assert_eq!(amounts.iter().collect::<Vec<_>>(), [(model, -1)]);

@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use crate::{
     queue::{
         quota::{
-            amounts::{Amounts, Ceilings, Dim, Dims},
+            amounts::{Ceilings, Dim, DimAmounts, Dims},
             slot::{QueueIndex, QuotaRequest, Slot},
             water_fill::{Portion, fill_by_weight},
         },
@@ -90,7 +90,7 @@ fn reset_from_spec(slot: &mut Slot, dims: &mut Dims) {
     slot.left = Ceilings::default();
     slot.real = Ceilings::default();
     slot.reach = Ceilings::default();
-    slot.guarantee = Amounts::default();
+    slot.guarantee = DimAmounts::default();
     slot.deserved = Box::default();
     slot.asked = QuotaRequest::default();
     let Some(spec) = &slot.spec else { return };

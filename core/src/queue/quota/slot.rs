@@ -6,7 +6,7 @@ use crate::{
     gang::QueueName,
     queue::{
         quota::{
-            amounts::{Amounts, Ceilings, Dim, Sparse},
+            amounts::{Ceilings, Dim, DimAmounts, Sparse},
             tenant_share::TenantCharge,
         },
         spec::{Dequeue, QueueSpec},
@@ -53,22 +53,22 @@ pub(crate) struct Slot {
     /// The most it can have while queues are as they are: if nothing ran and no cluster were away.
     pub(crate) reach: Ceilings,
     /// Kept free for it and all below, as far as that can be.
-    pub(crate) guarantee: Amounts,
+    pub(crate) guarantee: DimAmounts,
     /// What it is entitled to; nothing where it deserves nothing.
     pub(crate) deserved: Sparse,
     pub(crate) asked: QuotaRequest,
     /// What its own jobs are charged.
-    pub(crate) own: Amounts,
+    pub(crate) own: DimAmounts,
     /// Of that, what those of each tenant are.
     pub(crate) of_tenants: BTreeMap<Dim, TenantCharge>,
     /// The same with all queues below.
-    pub(crate) used: Amounts,
+    pub(crate) used: DimAmounts,
     /// Its own jobs that are charged.
-    pub(crate) own_running: Amounts,
+    pub(crate) own_running: DimAmounts,
     /// The same with all queues below.
-    pub(crate) running: Amounts,
+    pub(crate) running: DimAmounts,
     /// The mean of that over the last time, where it counts.
-    pub(crate) mean_used: Amounts,
+    pub(crate) mean_used: DimAmounts,
 }
 
 impl Slot {
@@ -88,15 +88,15 @@ impl Slot {
             left,
             real: Ceilings::default(),
             reach: Ceilings::default(),
-            guarantee: Amounts::default(),
+            guarantee: DimAmounts::default(),
             deserved: Sparse::default(),
             asked: QuotaRequest::default(),
-            own: Amounts::default(),
+            own: DimAmounts::default(),
             of_tenants: BTreeMap::new(),
-            used: Amounts::default(),
-            own_running: Amounts::default(),
-            running: Amounts::default(),
-            mean_used: Amounts::default(),
+            used: DimAmounts::default(),
+            own_running: DimAmounts::default(),
+            running: DimAmounts::default(),
+            mean_used: DimAmounts::default(),
         }
     }
 
@@ -127,7 +127,7 @@ impl Slot {
     pub(crate) fn count_amounts(&self) -> usize {
         let ceilings = [&self.capability, &self.left, &self.real, &self.reach, &self.asked.most, &self.asked.granted];
         let amounts = [&self.guarantee, &self.asked.guarantee, &self.own, &self.used, &self.mean_used];
-        ceilings.map(Ceilings::size).iter().chain(&amounts.map(Amounts::size)).sum()
+        ceilings.map(Ceilings::size).iter().chain(&amounts.map(DimAmounts::size)).sum()
     }
 
     /// Whether only the head may start.
@@ -160,7 +160,7 @@ impl Slot {
     }
 }
 
-fn add_charge((used, running): (&mut Amounts, &mut Amounts), amounts: &[(Dim, i128)], times: i128) {
+fn add_charge((used, running): (&mut DimAmounts, &mut DimAmounts), amounts: &[(Dim, i128)], times: i128) {
     let (resources, counts) = split_counts(amounts);
     used.add_times(resources, times);
     running.add_times(counts, times);
@@ -196,7 +196,7 @@ pub(crate) struct QuotaRequest {
     /// The most it could have if everything else were idle and no cluster away.
     pub(super) most: Ceilings,
     /// To be kept free.
-    pub(super) guarantee: Amounts,
+    pub(super) guarantee: DimAmounts,
     /// As it or its children set it; empty if none of them does.
     pub(super) deserved: Ceilings,
     /// What it deserves in the end.

@@ -3,7 +3,7 @@
 use std::{cell::Cell, cmp::Ordering, fmt};
 
 use crate::queue::{
-    quota::amounts::{Amounts, Ceilings, Dim},
+    quota::amounts::{Ceilings, Dim, DimAmounts},
     tenant_order::TenantOrder,
 };
 
@@ -18,7 +18,7 @@ impl TenantOrder {
 /// What the jobs of one tenant are charged in a queue, and the share that this is.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TenantCharge {
-    amounts: Amounts,
+    amounts: DimAmounts,
     /// Worked out when it is first asked for, until the charge or what the queue may have changes.
     share: Cell<Option<TenantShare>>,
 }
@@ -138,7 +138,7 @@ mod tests {
         charge.forget_share();
         assert_eq!(charge.share(&real), TenantShare::new(1, 2));
         charge.add_times(&[(cpu, 2), (gpu, 7)], -1);
-        assert_eq!((charge.share(&real), charge.amounts), (TenantShare::NOTHING, Amounts::default()));
+        assert_eq!((charge.share(&real), charge.amounts), (TenantShare::NOTHING, DimAmounts::default()));
     }
 
     proptest! {

@@ -11,7 +11,7 @@ use crate::{
     gang::QueueName,
     queue::{
         quota::{
-            amounts::{Amounts, Dims},
+            amounts::{DimAmounts, Dims},
             entitlement,
             slot::{LastAncestors, QueueIndex, Slot},
             tenant_share::TenantCharge,
@@ -32,8 +32,8 @@ pub(crate) fn resolve_tree(
     set_queue_problems(slots);
     entitlement::resolve_entitlements(slots, dims, fleet);
     for slot in slots.iter_mut() {
-        slot.used = Amounts::default();
-        slot.running = Amounts::default();
+        slot.used = DimAmounts::default();
+        slot.running = DimAmounts::default();
         slot.of_tenants.values_mut().for_each(TenantCharge::forget_share);
     }
     for i in 0..slots.len() {
