@@ -24,7 +24,7 @@ use caldera_runtime::{
     serve::Ready,
     shutdown,
     tls::{CertificateExpiry, Identity, RELOAD_EVERY, ServedTls, estimator_server_config},
-    watch::read_declared_kinds,
+    watch::{declare_kinds, read_declared_kinds},
 };
 use caldera_webhook::Placer;
 use jiff::SignedDuration;
@@ -378,6 +378,8 @@ pub(crate) async fn serve_webhook(
     let listener =
         std::net::TcpListener::bind(args.listen).with_context(|| format!("failed to listen on {}", args.listen))?;
     let expiry = CertificateExpiry::register(&registry);
+    // A webhook that registers itself names the kinds that the host declares.
+    declare_kinds(&client, &stop).await;
     let served = serve_identity(args, &process.lease_namespace, &client, expiry, &stop).await?;
     let config = caldera_webhook::Config {
         limits: build_webhook_limits(args),

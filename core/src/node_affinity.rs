@@ -81,6 +81,12 @@ impl NodeClaim {
 }
 
 impl NodeTerm {
+    /// How many values its requirements list.
+    #[must_use]
+    pub fn count_values(&self) -> usize {
+        self.labels.iter().chain(&self.fields).map(|requirement| requirement.values.len()).sum()
+    }
+
     fn matches<'l>(&self, name: &str, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         if self.labels.is_empty() && self.fields.is_empty() {
             return false;

@@ -132,10 +132,10 @@ pub struct LoadArgs {
     /// members.
     #[arg(long)]
     pub load_aware: bool,
-    /// Percent of cpu and memory up to which a cluster may receive such jobs.
+    /// Percent of cpu and memory up to which a cluster may receive such jobs. Without it `cpu=30,memory=30`.
     #[arg(long, value_name = "cpu=N,memory=N")]
     pub load_thresholds: Option<Thresholds>,
-    /// Percent of cpu and memory above which a cluster is hot; of the same resources.
+    /// Percent of cpu and memory above which a cluster is hot; of the same resources. Without it `cpu=80,memory=85`.
     #[arg(long, value_name = "cpu=N,memory=N")]
     pub load_target_thresholds: Option<Thresholds>,
     /// Seconds between two rounds.

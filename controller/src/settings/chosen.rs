@@ -53,7 +53,10 @@ pub fn choose_settings(flags: &Settings, object: &Value) -> Result<Settings, Str
     if data.get("preemption") == Some(&"false") && data.contains_key("preempt") {
         return Err("preempt: it says who may preempt, and preemption says that nobody may".to_owned());
     }
-    chosen.load.check_thresholds().map_err(|why| format!("load-thresholds: {why}"))?;
+    chosen
+        .load
+        .check_thresholds()
+        .map_err(|why| format!("load-thresholds and load-target-thresholds: {why}; set both"))?;
     Ok(chosen)
 }
 

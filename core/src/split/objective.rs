@@ -67,7 +67,7 @@ impl SplitSearch<'_> {
             clusters: spots.len(),
             data: spots.iter().map(|spot| self.sites[spot.site].data).fold(0, i64::saturating_add),
             cost: spots.iter().map(|spot| self.sites[spot.site].cost).fold(0, i64::saturating_add),
-            disliked: spots.iter().map(|spot| self.dislike_of(*spot)).fold(Dislike::default(), Dislike::plus),
+            disliked: spots.iter().map(|spot| self.dislike_of(spot.site)).fold(Dislike::default(), Dislike::plus),
             fragments: spots.iter().map(|spot| self.bounds.weighted_free_amount(*spot)).fold(0, u64::saturating_add),
             opened: spots.iter().filter(|spot| !self.holds_pods(spot.site)).count(),
         }
@@ -78,15 +78,14 @@ impl SplitSearch<'_> {
         let (site, fragments) = (&self.sites[spot.site], self.bounds.weighted_free_amount(spot));
         let (data, cost) = (site.data, site.cost);
         let opened = usize::from(!self.holds_pods(spot.site));
-        let disliked = self.dislike_of(spot);
+        let disliked = self.dislike_of(spot.site);
         ObjectiveKey { missing, distance, unmet: 0, clusters: 1, data, cost, disliked, fragments, opened }
     }
 
-    /// What the gang's pods prefer of nodes and do not get in a spot; worked out once for a whole cluster.
-    pub(super) fn dislike_of(&self, spot: Spot) -> Dislike {
-        let site = &self.sites[spot.site];
-        let work_out = || self.requests.mean_dislike(site.capacity, spot.domain);
-        if spot.domain.is_some() { work_out() } else { *site.disliked.get_or_init(work_out) }
+    /// What the gang's pods prefer of nodes and do not get in a cluster; worked out once.
+    pub(super) fn dislike_of(&self, site: usize) -> Dislike {
+        let site = &self.sites[site];
+        *site.disliked.get_or_init(|| self.requests.mean_dislike(site.capacity))
     }
 
     pub(super) fn distance_between(&self, spots: &[Spot]) -> Distance {

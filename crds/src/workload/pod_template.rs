@@ -136,6 +136,8 @@ pub fn leaves_model_open(spec: &Value, card: &ResourceName) -> bool {
 /// Where preferences are, how many of them count, and the most that one weighs: Kubernetes' own limit.
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const MOST_PREFERRED_TERMS: usize = 16;
+/// A term with more values than this is asked of no node.
+const MOST_PREFERRED_VALUES: usize = 64;
 const MOST_WEIGHT: u32 = 100;
 
 /// Selector, node affinity and tolerations, and the card models that an annotation names.
@@ -185,7 +187,7 @@ fn read_preferred_terms(spec: &Field<'_>) -> Result<Vec<PreferredTerm>, GangErro
     for preferred in affinity.list(PREFERRED)?.into_iter().take(MOST_PREFERRED_TERMS) {
         let weight = preferred.at(&["weight"]).map_or(Ok(0), |weight| weight.parse_count())?;
         let term = preferred.at(&["preference"]).map_or(Ok(NodeTerm::default()), |term| read_term(&term))?;
-        if weight > 0 && term != NodeTerm::default() {
+        if weight > 0 && term != NodeTerm::default() && term.count_values() <= MOST_PREFERRED_VALUES {
             all.push(PreferredTerm { weight: weight.min(MOST_WEIGHT), term });
         }
     }

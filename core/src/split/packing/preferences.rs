@@ -6,11 +6,13 @@
 //! member's scheduler will choose is its own affair; here it is asked how good the best nodes are that the pods could
 //! have: each task alone takes the nodes that it likes best, for as many pods as it has and as fit, and of all of these
 //! pods the mean counts. So a cluster is not better for a single node that all pods would like, nor for being small.
+//! It is asked of whole clusters, once for each: domains of one cluster are equal in this. A gang of very many kinds of
+//! pods prefers nothing, since each kind is asked of each node.
 
 use super::GangRequests;
 use crate::{
     gang::NodeClaim,
-    inventory::{Capacity, DomainId, NodeRef, NodeShape},
+    inventory::{Capacity, NodeRef, NodeShape},
 };
 
 /// What pods prefer and do not get, in thousandths for each pod; less is better.
@@ -24,6 +26,8 @@ pub struct Dislike {
 
 /// A pod is a thousand.
 const POD: u64 = 1000;
+/// Kinds of pods of which it is asked.
+const MOST_KINDS: usize = 32;
 
 impl Dislike {
     pub(in crate::split) const fn plus(self, other: Self) -> Self {
@@ -42,17 +46,17 @@ impl Dislike {
 }
 
 impl GangRequests<'_> {
-    /// The dislike of a cluster, or of a domain of it.
-    pub(in crate::split) fn mean_dislike(&self, capacity: &Capacity, domain: Option<DomainId>) -> Dislike {
+    /// The dislike of a cluster.
+    pub(in crate::split) fn mean_dislike(&self, capacity: &Capacity) -> Dislike {
         let prefers = self.gang.tasks.iter().any(|task| !task.node.preferred.is_empty());
-        if !(prefers || capacity.profile().has_avoided_nodes()) {
+        if self.kinds.len() > MOST_KINDS || !(prefers || capacity.profile().has_avoided_nodes()) {
             return Dislike::default();
         }
         let (mut sum, mut pods) = (Dislike::default(), 0_u64);
         for (kind, (first, _)) in self.kinds.iter().enumerate() {
             let of_kind = self.gang.tasks.iter().zip(&self.kind_of).filter(|(_, of)| **of == kind);
             let mut wanted: u64 = of_kind.map(|(task, _)| u64::from(task.replicas)).sum();
-            let mut places = self.list_places(capacity, domain, *first);
+            let mut places = self.list_places(capacity, *first);
             places.sort_unstable();
             for (dislike, fits) in places {
                 let taken = fits.min(wanted);
@@ -64,13 +68,11 @@ impl GangRequests<'_> {
     }
 
     /// The nodes that take pods of a task: the dislike of each kind of them, and how many pods fit.
-    fn list_places(&self, capacity: &Capacity, domain: Option<DomainId>, task: usize) -> Vec<(Dislike, u64)> {
+    fn list_places(&self, capacity: &Capacity, task: usize) -> Vec<(Dislike, u64)> {
         let (profile, claim) = (capacity.profile(), &self.gang.tasks[task].node);
         let columns: Vec<Option<usize>> = self.resources.iter().map(|name| profile.column(name)).collect();
         let by_node =
             self.needs_single_nodes(capacity) || !claim.prefers_by_labels_of(|key| capacity.carries_label(key));
-        let within =
-            |id: Option<DomainId>| domain.is_none_or(|domain| id.is_some_and(|id| capacity.domains.within(id, domain)));
         let mut places = Vec::new();
         for (at, shape) in capacity.shapes.iter().enumerate() {
             let row = profile.free_of_shape(at);
@@ -85,10 +87,9 @@ impl GangRequests<'_> {
                 }
             };
             if by_node {
-                shape.nodes_with_domains().filter(|(id, _)| within(*id)).for_each(|(_, node)| add(node, 1));
+                shape.nodes.iter().for_each(|node| add(node, 1));
             } else if let Some(first) = shape.nodes.first() {
-                let nodes = shape.count_nodes_by_domain().filter(|(id, _)| within(*id)).map(|(_, nodes)| nodes);
-                add(first, nodes.sum());
+                add(first, shape.nodes.len());
             }
         }
         places

@@ -96,7 +96,7 @@ fn preferences_move_nothing_into_more_clusters_away_from_its_data_or_to_a_dearer
 #[test]
 fn the_mean_of_all_pods_counts_whose_best_nodes_are_taken_first() {
     let gang = four_pods(prefers(&[(10, "ssd"), (3, "new")]));
-    let mean = |nodes: &[Nodes]| GangRequests::new(&gang).mean_dislike(&capacity_of(0, nodes), None);
+    let mean = |nodes: &[Nodes]| GangRequests::new(&gang).mean_dislike(&capacity_of(0, nodes));
     let of = |unmet, tainted| Dislike { unmet, tainted };
     assert_eq!(mean(&[(9, 1, "ssd", false), (9, 1, "hdd", false)]), of(3000, 0));
     assert_eq!(mean(&[(1, 1, "ssd", false), (9, 1, "hdd", true)]), of((3 + 3 * 13) * 1000 / 4, 750));
@@ -105,5 +105,5 @@ fn the_mean_of_all_pods_counts_whose_best_nodes_are_taken_first() {
     // A label that shapes do not carry is asked of each node.
     let mut capacity = capacity_of(0, &[(2, 2, "ssd", false)]);
     capacity.shown = Some(Arc::default());
-    assert_eq!(GangRequests::new(&gang).mean_dislike(&capacity, None), of(3000, 0));
+    assert_eq!(GangRequests::new(&gang).mean_dislike(&capacity), of(3000, 0));
 }
