@@ -3,7 +3,8 @@
 //! Rule: a [`KindDeclaration`](super::kind_declaration::KindDeclaration) becomes a [`Layout`] like those of the kinds
 //! told in code, and from then on nothing asks where it is from. It counts unless it names a kind of Kubernetes,
 //! Karmada, Volcano or Caldera, has a word that another kind has, or a path that is none: each is refused with a
-//! sentence. Of two that tell the same kind the last one read counts.
+//! sentence. Of two that tell the same kind the last one that is told to [`declare_kind`] counts: who reads them tells
+//! it one.
 //!
 //! The kinds are a setting of the process, as the table in code is, and no input of a decision: each component reads
 //! them before it decides anything, and adds what comes later. One that is deleted stays known until the process ends,
@@ -30,6 +31,7 @@ use super::{
 pub const MOST_DECLARED_KINDS: usize = 32;
 /// Tables that a process makes of them, each time that one is changed.
 const MOST_TABLES: usize = 512;
+const STATUS: &str = "status.";
 const UNSET: &str = "the declaration of its kind says that it must not be set";
 
 /// Why a declaration does not count.
@@ -132,6 +134,16 @@ pub(super) fn list_declared_kinds() -> Arc<[WorkloadKind]> {
     Arc::clone(&known().read().unwrap_or_else(PoisonError::into_inner).kinds)
 }
 
+/// What was told of the kinds that count.
+#[must_use]
+pub fn list_declarations() -> Vec<KindDeclarationSpec> {
+    let told = |kind: &WorkloadKind| match kind {
+        WorkloadKind::Declared(DeclaredKind(table)) => Some(table.told.clone()),
+        _ => None,
+    };
+    list_declared_kinds().iter().filter_map(told).collect()
+}
+
 /// Has the process know a kind from now on.
 ///
 /// # Errors
@@ -141,20 +153,24 @@ pub fn declare_kind(told: &KindDeclarationSpec) -> Result<WorkloadKind, Declarat
     let others = known.kinds.iter().filter(|kind| !is_of(**kind, told)).copied();
     let others: Vec<WorkloadKind> = WorkloadKind::ALL.into_iter().chain(others).collect();
     check_names(told, &others)?;
+    check_fields(told)?;
+    let at = known.kinds.iter().position(|known| is_of(*known, told));
+    if at.is_none() && known.kinds.len() >= MOST_DECLARED_KINDS {
+        return Err(DeclarationError::TooMany);
+    }
     let made = known.tables.iter().find(|table| table.told == *told).copied();
     let table = match made {
         Some(table) => table,
         None if known.tables.len() >= MOST_TABLES => return Err(DeclarationError::TooManyChanges),
-        None => build_table(told)?,
+        None => build_table(told),
     };
     if made.is_none() {
         known.tables.push(table);
     }
     let kind = WorkloadKind::Declared(DeclaredKind(table));
     let mut kinds = known.kinds.to_vec();
-    match kinds.iter().position(|known| is_of(*known, told)) {
+    match at {
         Some(at) => kinds[at] = kind,
-        None if kinds.len() >= MOST_DECLARED_KINDS => return Err(DeclarationError::TooMany),
         None => kinds.push(kind),
     }
     known.kinds = kinds.into();
@@ -189,11 +205,70 @@ fn check_names(told: &KindDeclarationSpec, others: &[WorkloadKind]) -> Result<()
     Ok(())
 }
 
-fn build_table(told: &KindDeclarationSpec) -> Result<&'static Table, DeclarationError> {
+/// What is kept is kept for ever, so all of it is looked at before.
+fn check_fields(told: &KindDeclarationSpec) -> Result<(), DeclarationError> {
     if told.pod_sets.is_empty() || told.pod_sets.len() > MOST_POD_SETS {
         let why = format!("there are {}: 1 to {MOST_POD_SETS} can be told", told.pod_sets.len());
         return Err(DeclarationError::Field { field: "spec.podSets", why });
     }
+    for set in &told.pod_sets {
+        check_path("spec.podSets.path", &set.path)?;
+        check_path("spec.podSets.template", &set.template)?;
+        set.replicas.iter().try_for_each(|text| check_path("spec.podSets.replicas", text))?;
+        if let Some(PodSetForm::Other(word)) = &set.form {
+            let why = format!("{word:?} is none of Single, List and Map");
+            return Err(DeclarationError::Field { field: "spec.podSets.form", why });
+        }
+    }
+    told.must_be_unset.iter().try_for_each(|text| check_path("spec.mustBeUnset", text))?;
+    for (field, text) in [
+        ("spec.queue", &told.queue),
+        ("spec.priorityClass", &told.priority_class),
+        ("spec.suspend", &told.suspend),
+        ("spec.deadline", &told.deadline),
+    ] {
+        text.iter().try_for_each(|text| check_path(field, text))?;
+    }
+    let status = &told.status;
+    status.running_pods.iter().try_for_each(|text| check_status_path("spec.status.runningPods", text))?;
+    for (field, sign) in [
+        ("spec.status.running", &status.running),
+        ("spec.status.succeeded", &status.succeeded),
+        ("spec.status.failed", &status.failed),
+    ] {
+        sign.iter().try_for_each(|sign| check_sign(field, sign))?;
+    }
+    Ok(())
+}
+
+fn check_sign(field: &'static str, told: &StatusSign) -> Result<(), DeclarationError> {
+    match (&told.condition, &told.path) {
+        (Some(_), None) => Ok(()),
+        (None, Some(path)) if !told.values.is_empty() => check_status_path(field, path),
+        _ => Err(DeclarationError::Field { field, why: "say a condition, or a path with values".to_owned() }),
+    }
+}
+
+fn check_status_path(field: &'static str, text: &str) -> Result<(), DeclarationError> {
+    match text.strip_prefix(STATUS) {
+        Some(below) => check_path(field, below),
+        None => Err(DeclarationError::Field { field, why: format!("{text:?} does not begin with status.") }),
+    }
+}
+
+fn check_path(field: &'static str, text: &str) -> Result<(), DeclarationError> {
+    let is_field = |part: &str| {
+        let begins = part.chars().next().is_some_and(|letter| letter.is_ascii_alphabetic() || letter == '_');
+        begins && part.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-".contains(letter))
+    };
+    if text.len() > LONGEST_PATH || !text.split('.').all(is_field) {
+        let why = format!("{text:?} is no path: fields with dots between them, {LONGEST_PATH} letters at most");
+        return Err(DeclarationError::Field { field, why });
+    }
+    Ok(())
+}
+
+fn build_table(told: &KindDeclarationSpec) -> &'static Table {
     let lower = keep_text(&told.kind.to_lowercase());
     let (group, plural) = (keep_text(&told.group), keep_text(&told.plural));
     let names = KindNames {
@@ -204,32 +279,26 @@ fn build_table(told: &KindDeclarationSpec) -> Result<&'static Table, Declaration
         title: keep_text(&told.kind),
         aliases: keep_list(vec![lower, plural, keep_text(&format!("{plural}.{group}"))]),
     };
-    let path = |field, text: &Option<String>| text.as_deref().map(|text| keep_path(field, text)).transpose();
-    let mut demands = Vec::new();
-    for text in &told.must_be_unset {
-        let at = keep_path("spec.mustBeUnset", text)?;
-        demands.push(Demand { at, is: FieldDemand::Unset, why: UNSET });
-    }
-    if let Some(at) = path("spec.queue", &told.queue)? {
-        demands.push(Demand { at, is: FieldDemand::OwnQueue, why: QUEUE });
-    }
+    let path = |text: &Option<String>| text.as_deref().map(keep_path);
+    let unset = |text: &String| Demand { at: keep_path(text), is: FieldDemand::Unset, why: UNSET };
+    let mut demands: Vec<Demand> = told.must_be_unset.iter().map(unset).collect();
+    demands.extend(path(&told.queue).map(|at| Demand { at, is: FieldDemand::OwnQueue, why: QUEUE }));
     let suspend_text = keep_text(told.suspend.as_deref().unwrap_or_default());
     let status = &told.status;
-    let succeeded = read_sign("spec.status.succeeded", status.succeeded.as_ref())?;
-    let failed = read_sign("spec.status.failed", status.failed.as_ref())?;
+    let (succeeded, failed) = (list_signs(status.succeeded.as_ref()), list_signs(status.failed.as_ref()));
     let ends = succeeded.iter().map(|sign| (sign, COMPLETED)).chain(failed.iter().map(|sign| (sign, FAILED)));
     let ends = ends.map(|(sign, phase)| End { when: keep_list(vec![sign.to_test()]), phase }).collect();
     let count_all = |signs: &[Sign]| signs.iter().map(|sign| Count::AllIf(sign.to_test())).collect();
     let running = match &status.running_pods {
-        Some(text) => vec![Count::Number(keep_status_path("spec.status.runningPods", text)?)],
-        None => count_all(&read_sign("spec.status.running", status.running.as_ref())?),
+        Some(text) => vec![Count::Number(keep_status_path(text))],
+        None => count_all(&list_signs(status.running.as_ref())),
     };
     let layout = Layout {
-        pod_sets: keep_list(told.pod_sets.iter().map(build_pod_sets).collect::<Result<_, _>>()?),
+        pod_sets: keep_list(told.pod_sets.iter().map(build_pod_sets).collect()),
         make_pod: None,
-        classes: keep_list(Vec::from_iter(path("spec.priorityClass", &told.priority_class)?)),
-        suspend: path("spec.suspend", &told.suspend)?.map(|path| (path, suspend_text)),
-        deadline: path("spec.deadline", &told.deadline)?.unwrap_or(&["spec", "activeDeadlineSeconds"]),
+        classes: keep_list(Vec::from_iter(path(&told.priority_class))),
+        suspend: path(&told.suspend).map(|path| (path, suspend_text)),
+        deadline: path(&told.deadline).unwrap_or(&["spec", "activeDeadlineSeconds"]),
         demands: keep_list(demands),
         ends: keep_list(ends),
         running: keep_list(running),
@@ -237,33 +306,29 @@ fn build_table(told: &KindDeclarationSpec) -> Result<&'static Table, Declaration
         failed: keep_list(count_all(&failed)),
         pods: build_pod_marks(told),
     };
-    Ok(Box::leak(Box::new(Table { told: told.clone(), names, layout })))
+    Box::leak(Box::new(Table { told: told.clone(), names, layout }))
 }
 
-fn build_pod_sets(told: &PodSetPaths) -> Result<PodSets, DeclarationError> {
-    let at = keep_path("spec.podSets.path", &told.path)?;
-    let names = match told.form.as_ref().unwrap_or(&PodSetForm::Single) {
-        PodSetForm::Single => {
+fn build_pod_sets(told: &PodSetPaths) -> PodSets {
+    let at = keep_path(&told.path);
+    let names = match told.form.as_ref() {
+        Some(PodSetForm::List) => Names::Field(keep_text(told.name_field.as_deref().unwrap_or_default())),
+        Some(PodSetForm::Map) => Names::Keys,
+        Some(PodSetForm::Single | PodSetForm::Other(_)) | None => {
             let last = at.last().map(|field| field.to_lowercase()).unwrap_or_default();
             Names::Only(keep_text(told.name.as_deref().unwrap_or(&last)))
         }
-        PodSetForm::List => Names::Field(keep_text(told.name_field.as_deref().unwrap_or_default())),
-        PodSetForm::Map => Names::Keys,
-        PodSetForm::Other(word) => {
-            let why = format!("{word:?} is none of Single, List and Map");
-            return Err(DeclarationError::Field { field: "spec.podSets.form", why });
-        }
     };
-    let replicas = told.replicas.as_deref().map(|text| keep_path("spec.podSets.replicas", text)).transpose()?;
+    let replicas = told.replicas.as_deref().map(keep_path).unwrap_or_default();
     let default = told.default_replicas.map_or(1, |number| u32::try_from(number).unwrap_or(0));
-    Ok(PodSets {
+    PodSets {
         at,
         names,
-        replicas: keep_list(vec![Number::field_or(replicas.unwrap_or_default(), default)]),
-        templates: keep_list(vec![keep_path("spec.podSets.template", &told.template)?]),
+        replicas: keep_list(vec![Number::field_or(replicas, default)]),
+        templates: keep_list(vec![keep_path(&told.template)]),
         requests: &[],
         only_if: None,
-    })
+    }
 }
 
 fn build_pod_marks(told: &KindDeclarationSpec) -> PodMarks {
@@ -293,36 +358,25 @@ impl Sign {
     }
 }
 
-fn read_sign(field: &'static str, told: Option<&StatusSign>) -> Result<Vec<Sign>, DeclarationError> {
-    let Some(told) = told else { return Ok(Vec::new()) };
+fn list_signs(told: Option<&StatusSign>) -> Vec<Sign> {
+    let Some(told) = told else { return Vec::new() };
     match (&told.condition, &told.path) {
-        (Some(name), None) => Ok(vec![Sign::Condition(keep_text(name))]),
-        (None, Some(path)) if !told.values.is_empty() => {
-            let path = keep_status_path(field, path)?;
-            Ok(told.values.iter().map(|value| Sign::Value(path, keep_text(value))).collect())
+        (Some(name), _) => vec![Sign::Condition(keep_text(name))],
+        (None, Some(path)) => {
+            let path = keep_status_path(path);
+            told.values.iter().map(|value| Sign::Value(path, keep_text(value))).collect()
         }
-        _ => Err(DeclarationError::Field { field, why: "say a condition, or a path with values".to_owned() }),
+        (None, None) => Vec::new(),
     }
 }
 
 /// A path below `status`, from there.
-fn keep_status_path(field: &'static str, text: &str) -> Result<Path, DeclarationError> {
-    match text.strip_prefix("status.") {
-        Some(below) => keep_path(field, below),
-        None => Err(DeclarationError::Field { field, why: format!("{text:?} does not begin with status.") }),
-    }
+fn keep_status_path(text: &str) -> Path {
+    keep_path(text.strip_prefix(STATUS).unwrap_or(text))
 }
 
-fn keep_path(field: &'static str, text: &str) -> Result<Path, DeclarationError> {
-    let is_field = |part: &str| {
-        let begins = part.chars().next().is_some_and(|letter| letter.is_ascii_alphabetic() || letter == '_');
-        begins && part.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-".contains(letter))
-    };
-    if text.len() > LONGEST_PATH || !text.split('.').all(is_field) {
-        let why = format!("{text:?} is no path: fields with dots between them, {LONGEST_PATH} letters at most");
-        return Err(DeclarationError::Field { field, why });
-    }
-    Ok(keep_list(text.split('.').map(keep_text).collect()))
+fn keep_path(text: &str) -> Path {
+    keep_list(text.split('.').map(keep_text).collect())
 }
 
 /// Kept for ever, as the table that has it is.

@@ -20,6 +20,9 @@ pub const MOST_POD_SETS: usize = 16;
 /// A path: fields with dots between them.
 pub(crate) const PATH: &str = "^[A-Za-z_][A-Za-z0-9_-]*([.][A-Za-z_][A-Za-z0-9_-]*)*$";
 
+/// A path that begins with `status`.
+const STATUS_PATH: &str = "^status([.][A-Za-z_][A-Za-z0-9_-]*)+$";
+
 object! {
     /// A kind of workload that is queued, told by data.
     KindDeclaration as "WorkloadKind", "federation.caldera.dev", "v1alpha1", "workloadkinds", ClusterResourceScope
@@ -46,7 +49,7 @@ api_types! {
         #[schemars(extend("minLength" = 3, "maxLength" = 253, "pattern" = crate::schema::DNS_SUBDOMAIN))]
         pub group: String,
         /// The version in which it is propagated.
-        #[schemars(extend("minLength" = 2, "maxLength" = 63, "pattern" = crate::schema::DNS_LABEL))]
+        #[schemars(extend("minLength" = 2, "maxLength" = 63, "pattern" = "^[a-z][a-z0-9]*$"))]
         pub version: String,
         /// Kind, such as TrainRun.
         #[schemars(extend("minLength" = 1, "maxLength" = 63, "pattern" = "^[A-Z][A-Za-z0-9]*$"))]
@@ -71,7 +74,7 @@ api_types! {
         #[schemars(extend("maxLength" = 256, "pattern" = PATH))]
         pub deadline: Option<String>,
         /// Fields that must be absent, false or empty: by which a member would run more, or delete what ended.
-        #[schemars(extend("maxItems" = 16))]
+        #[schemars(extend("maxItems" = 16, "items" = json!({"type": "string", "maxLength": 256, "pattern": PATH})))]
         pub must_be_unset: Vec<String>,
         /// What its status says.
         pub status: StatusPaths,
@@ -108,7 +111,7 @@ api_types! {
     #[derive(Eq)]
     pub struct StatusPaths {
         /// The number of pods that run.
-        #[schemars(extend("maxLength" = 256, "pattern" = "^status[.]"))]
+        #[schemars(extend("maxLength" = 256, "pattern" = STATUS_PATH))]
         pub running_pods: Option<String>,
         /// That all its pods run, where it does not count them.
         pub running: Option<StatusSign>,
@@ -129,7 +132,7 @@ api_types! {
         #[schemars(extend("minLength" = 1, "maxLength" = 316))]
         pub condition: Option<String>,
         /// A field.
-        #[schemars(extend("maxLength" = 256, "pattern" = "^status[.]"))]
+        #[schemars(extend("maxLength" = 256, "pattern" = STATUS_PATH))]
         pub path: Option<String>,
         /// Texts of which the field has one.
         #[schemars(extend("minItems" = 1, "maxItems" = 8))]

@@ -94,10 +94,11 @@ impl KindsInCel {
     }
 }
 
-/// Whether an object's group may be that of a kind told by data.
+/// Whether an object's group may be that of a kind told by data: neither a reserved one nor below one.
 fn match_own_group(of: &str) -> String {
     let reserved = RESERVED_GROUPS.map(|group| format!("'{group}/'")).join(", ");
-    format!("{of}.apiVersion.contains('.') && ![{reserved}].exists(g, {of}.apiVersion.contains(g))")
+    let is_below = format!("{of}.apiVersion.startsWith(g) || {of}.apiVersion.contains('.' + g)");
+    format!("{of}.apiVersion.contains('.') && ![{reserved}].exists(g, {is_below})")
 }
 
 /// Whether metadata `p` names a queue.
@@ -378,6 +379,9 @@ mod tests {
         let (of_binding, of_work) = (kinds.match_undeclared_kind(), kinds.match_undeclared_work());
         for (version, kind, is_told) in [
             ("training.example.com/v1", "TrainRun", true),
+            ("mykarmada.io/v1", "TrainRun", true),
+            ("karmada.io/v1", "TrainRun", false),
+            ("my.karmada.io/v1", "TrainRun", false),
             ("ray.io/v1", "RayJob", false),
             ("batch.volcano.sh/v1alpha1", "Job", false),
             ("scheduling.volcano.sh/v1beta1", "Queue", false),

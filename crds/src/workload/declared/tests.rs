@@ -163,11 +163,15 @@ fn kinds_that_are_known_and_those_of_other_projects_are_refused_in_words() {
         (json!({"podSets": [{"path": "spec.a", "form": "Tree", "template": "t"}]}), "spec.podSets.form"),
         (json!({"status": {"succeeded": {}}}), "spec.status.succeeded"),
         (json!({"status": {"runningPods": "spec.x"}}), "spec.status.runningPods"),
+        (json!({"status": {"runningPods": "status.a..b"}}), "spec.status.runningPods"),
+        (json!({"mustBeUnset": ["spec.a[0]"]}), "spec.mustBeUnset"),
     ] {
         let told = refused(spec);
         assert!(told.starts_with(&format!("{field}: ")), "{told}");
     }
+    assert!(known().read().unwrap().tables.iter().all(|table| table.names.kind != "SomeRun"), "none of it is kept");
     declare_kind(&told("FirstRun", json!({}))).unwrap();
+    assert!(list_declarations().contains(&told("FirstRun", json!({}))));
     let second = declare_kind(&told("FirstRun", json!({"group": "other.example.com"})));
     assert_eq!(second, Err(DeclarationError::Taken("FirstRun".into())), "bindings of both would have one name");
 }
