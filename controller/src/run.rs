@@ -118,9 +118,10 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     )
     .with_load();
     declare_kinds(&client, &shutdown).await;
-    watch_host(&client, &inputs, clusters, &stop);
+    let told_kinds = watch_host(&client, &inputs, clusters, &stop);
     let flags = Settings::from_config(&config);
     let mut controller = Controller::default();
+    controller.await_told_kinds(told_kinds);
     let begun = tokio::select! {
         biased;
         () = shutdown.cancelled() => return Ok(()),
@@ -210,6 +211,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
                 break;
             };
         }
+        let overdue = controller.give_up_overdue_lists(now);
         if controller.is_complete() && !config.ready.is_ready() {
             tracing::info!("all kinds are listed; deciding from now on");
             config.ready.set_ready(true);
@@ -249,7 +251,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             }
         }
         // Before all is listed nothing is saved, and nothing waits for that.
-        next = decisions.next.into_iter().chain(controller.is_complete().then(|| saves.find_next())).min();
+        next =
+            decisions.next.into_iter().chain(overdue).chain(controller.is_complete().then(|| saves.find_next())).min();
         let look = if controller.is_complete() {
             measures.update_metrics_if_due(&mut controller, &metrics, now)
         } else {
@@ -325,13 +328,14 @@ fn update_member_watches(event: Event<Cluster>, members: &mut Members) -> Input 
     Input::Clusters(read.unwrap_or(Event::Reset(Vec::new())))
 }
 
-/// Follows every kind on the host that the index needs, reading each object into what is kept of it.
+/// Follows every kind on the host that the index needs, reading each object into what is kept of it. Returns which of
+/// those that are told by data are followed from the beginning.
 fn watch_host(
     client: &Client,
     inputs: &mpsc::Sender<Input>,
     clusters: mpsc::Sender<Event<Cluster>>,
     stop: &CancellationToken,
-) {
+) -> Vec<WorkloadKind> {
     let all = watcher::Config::default;
     let ours = watcher::Config::default().labels(WORKLOAD_KIND);
     let follower = Follower::new(client.clone(), inputs.clone(), stop.clone());
@@ -362,8 +366,8 @@ fn watch_host(
     for kind in WorkloadKind::ALL {
         follow(&follower, kind, WatchOptions::from(all()).allow_absent_kind(kind.is_optional()));
     }
-    follower.follow_declared_kinds(follow);
     Follower::new(client.clone(), clusters, stop.clone()).follow_typed::<Cluster, _, _>(all(), Some, Some);
+    follower.follow_declared_kinds(follow)
 }
 
 /// Reads what earlier controllers kept, again and again until the server answers: none is written over it before.

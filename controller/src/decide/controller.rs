@@ -14,7 +14,7 @@ use caldera_core::{
 };
 use caldera_crds::{links::FederationTopologies, names::volcano::DEFAULT_QUEUE, workload::WorkloadKind};
 use caldera_runtime::watch::Event;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::{
     collections::{BTreeSet, VecDeque},
     mem,
@@ -30,6 +30,7 @@ use super::{
     cron_jobs::CronJobs,
     data_catalogue::DataCatalogue,
     data_claims::DataClaims,
+    deadlines::add_wait,
     ended_jobs::EndedJobs,
     eviction_wait::{compute_eviction_expiry, explain_eviction_wait, observe_old_copies},
     hyper_jobs::HyperJobs,
@@ -92,6 +93,9 @@ impl Default for DefaultQueueAsked {
     }
 }
 
+/// How long first lists of kinds told by data are waited for, after all others came.
+const TOLD_KINDS_WITHIN: SignedDuration = SignedDuration::from_secs(30);
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Controller {
@@ -124,6 +128,8 @@ pub struct Controller {
     pub(crate) default_queue: DefaultQueueAsked,
     /// The last decision sent releases and left the rest to this one.
     pub(crate) hurried: bool,
+    /// Since when nothing but kinds told by data is waited for.
+    pub(crate) told_kinds_awaited: Option<Timestamp>,
     /// What an admin chose last is not understood.
     pub(crate) settings_refused: bool,
     pub(crate) now: Timestamp,
@@ -147,6 +153,26 @@ impl Controller {
     #[must_use]
     pub fn list_unlisted_kinds(&self) -> BTreeSet<ObjectKind> {
         self.objects.list_unlisted_kinds()
+    }
+
+    /// Waits for the first lists of these kinds too, which are told by data and followed.
+    pub fn await_told_kinds(&mut self, kinds: impl IntoIterator<Item = WorkloadKind>) {
+        self.objects.await_kinds(kinds);
+    }
+
+    /// Waits no longer for kinds told by data whose first lists are overdue; when that is, if any is waited for.
+    pub fn give_up_overdue_lists(&mut self, now: Timestamp) -> Option<Timestamp> {
+        if !self.objects.awaits_told_kinds_alone() {
+            return None;
+        }
+        let until = add_wait(*self.told_kinds_awaited.get_or_insert(now), TOLD_KINDS_WITHIN);
+        if now < until {
+            return Some(until);
+        }
+        let kinds = self.objects.give_up_awaited();
+        let kinds: Vec<&str> = kinds.into_iter().map(WorkloadKind::kind).collect();
+        tracing::warn!(?kinds, "not listed in time: deciding without them; what their jobs hold stays charged");
+        None
     }
 
     /// Data that a catalogue is to be asked for now: its answer is an input.

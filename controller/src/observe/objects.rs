@@ -93,6 +93,10 @@ pub(crate) struct Objects {
     /// No gang is admitted in part: who places them knows of no minimum.
     pub(crate) admits_whole_gangs: bool,
     missing: Option<BTreeSet<ObjectKind>>,
+    /// Kinds told by data whose first lists are waited for.
+    awaited: BTreeSet<WorkloadKind>,
+    /// Kinds of workload that were listed.
+    listed: BTreeSet<WorkloadKind>,
     gangs: Interned<Gang>,
     requests: Interned<Resources>,
     namespaces: Interned<str>,
@@ -102,7 +106,23 @@ pub(crate) struct Objects {
 impl Objects {
     /// True once every kind has been listed.
     pub(crate) fn is_complete(&self) -> bool {
+        self.awaited.is_empty() && self.has_all_required()
+    }
+
+    /// True once every kind has been listed that must be, whatever is told by data.
+    fn has_all_required(&self) -> bool {
         self.missing.as_ref().is_some_and(BTreeSet::is_empty)
+    }
+
+    /// True if nothing but first lists of kinds told by data is waited for.
+    pub(crate) fn awaits_told_kinds_alone(&self) -> bool {
+        !self.awaited.is_empty() && self.has_all_required()
+    }
+
+    /// Whether a binding is of a kind that was not listed yet: that its workload is not known says nothing then.
+    pub(crate) fn is_of_unlisted_kind(&self, binding: &Binding) -> bool {
+        let kind = WorkloadKind::from_group_and_kind(&binding.workload.group, &binding.workload.kind);
+        kind.is_some_and(|kind| matches!(kind, WorkloadKind::Declared(_)) && !self.listed.contains(&kind))
     }
 
     /// True once a kind has been listed.
@@ -112,7 +132,9 @@ impl Objects {
 
     /// Kinds that have not been listed yet.
     pub(crate) fn list_unlisted_kinds(&self) -> BTreeSet<ObjectKind> {
-        self.missing.clone().unwrap_or_else(ObjectKind::list_required)
+        let mut all = self.missing.clone().unwrap_or_else(ObjectKind::list_required);
+        all.extend(self.awaited.iter().copied().map(ObjectKind::Workloads));
+        all
     }
 
     /// The workload of a binding: the one it was made from, not another of the same name, nor one of another namespace.
@@ -185,6 +207,20 @@ impl Objects {
     /// All objects of a kind were told.
     pub(crate) fn mark_listed(&mut self, kind: ObjectKind) {
         self.missing.get_or_insert_with(ObjectKind::list_required).remove(&kind);
+        if let ObjectKind::Workloads(kind) = kind {
+            self.awaited.remove(&kind);
+            self.listed.insert(kind);
+        }
+    }
+
+    /// Waits for the first lists of these kinds too.
+    pub(crate) fn await_kinds(&mut self, kinds: impl IntoIterator<Item = WorkloadKind>) {
+        self.awaited.extend(kinds);
+    }
+
+    /// Waits for them no more: which they were.
+    pub(crate) fn give_up_awaited(&mut self) -> BTreeSet<WorkloadKind> {
+        mem::take(&mut self.awaited)
     }
 
     /// Takes a kind to be unlisted, as if its first list were still under way.
@@ -354,7 +390,10 @@ impl Objects {
                     of_kind.map(|(reference, _)| reference).filter(|r| !there.contains(r.as_ref())).cloned().collect();
                 let mut changes: Vec<Change> = gone.iter().flat_map(|gone| self.remove_workload(gone)).collect();
                 changes.extend(all.into_iter().flat_map(|workload| self.set_workload(workload)).collect::<Vec<_>>());
+                // What its bindings lack was not held against them until now.
+                let is_late = matches!(kind, WorkloadKind::Declared(_)) && !self.listed.contains(&kind);
                 self.mark_listed(ObjectKind::Workloads(kind));
+                changes.extend(is_late.then_some(Change::AllBindings));
                 changes
             }
         }
