@@ -18,7 +18,11 @@ use caldera_crds::{
     },
     workload::WorkloadKind,
 };
-use caldera_runtime::{lease::parse_record, members::collector::inventory_resource, watch::api_resource};
+use caldera_runtime::{
+    lease::parse_record,
+    members::collector::inventory_resource,
+    watch::{api_resource, list_kind_faults},
+};
 use jiff::Timestamp;
 use kube::{
     Api, Client,
@@ -114,6 +118,7 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
         versions,
         our_clock: ahead,
         definitions,
+        kind_faults: list_kind_faults(),
         rights: rights::review_rights(client, &places.granted).await,
         mutating,
         validating,
