@@ -51,7 +51,10 @@ fn run(kind: &str) -> Value {
 #[test]
 fn a_kind_told_by_data_is_read_as_one_told_in_code() {
     assert_eq!(WorkloadKind::parse("training.example.com/v1", "ReadRun"), None);
-    let kind = declare_kind(&told("ReadRun", json!({}))).unwrap();
+    // Other tests tell kinds whose pods have the same labels.
+    let pods = json!({"jobLabel": "example.com/read-run", "taskLabel": "example.com/part",
+        "madeBy": [{"group": "batch", "kind": "Job"}]});
+    let kind = declare_kind(&told("ReadRun", json!({"pods": pods}))).unwrap();
     assert_eq!(WorkloadKind::parse("training.example.com/v1", "ReadRun"), Some(kind));
     assert_eq!(WorkloadKind::parse_alias("readruns"), Some(kind));
     assert!(WorkloadKind::list_all().any(|known| known == kind));
@@ -78,7 +81,7 @@ fn a_kind_told_by_data_is_read_as_one_told_in_code() {
     })
     .unwrap();
     assert_eq!(edits, 3);
-    let labels = json!({"example.com/run": "r", "example.com/part": "a"});
+    let labels = json!({"example.com/read-run": "r", "example.com/part": "a"});
     let found = find_job("batch", "Job", "r-a-0", &labels).unwrap();
     assert_eq!((found.0, &*found.1, found.2.unwrap().as_str()), (kind, "r", "a"));
 }
