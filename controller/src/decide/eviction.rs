@@ -8,7 +8,7 @@
 //! [`preemption`](super::preemption).
 
 use caldera_core::{
-    queue::preemption::EvictionRecord,
+    queue::preemption::{EvictionRecord, LastMove},
     reason::{EvictionCause, RequeueCause},
 };
 use caldera_runtime::event::EventType;
@@ -129,6 +129,15 @@ fn record_of(binding: &Binding, reason: &str, message: String, now: i64) -> Evic
         reason: reason.to_owned(),
         message,
         avoid: Vec::new(),
+        moved: before.and_then(find_last_move),
+    }
+}
+
+/// When a job last left a hot cluster, and what it avoids since: of this record, or of the one that it goes on from.
+pub(crate) fn find_last_move(record: &EvictionRecord) -> Option<LastMove> {
+    match record.reason.as_str() {
+        RESCHEDULED => Some(LastMove { at: record.at, avoid: record.avoid.clone() }),
+        _ => record.moved.clone(),
     }
 }
 

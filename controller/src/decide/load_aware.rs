@@ -5,10 +5,12 @@
 //! moment, and a job that starts together with others would leave without them. A job that leaves is taken off its
 //! clusters in one patch, as one whose copy was refused: it keeps its age, waits in line until its old copies are gone,
 //! and avoids each cluster that is not cold. Clusters that are reserved for a job that waits receive nothing. Nobody
-//! leaves while an admin has paused releases, for nobody would start again.
+//! leaves while an admin has paused releases, for nobody would start again; nor does who would be refused as one that
+//! waits, or whose queue has been charged too much meanwhile.
 //!
-//! When a job was moved, and what it avoids since, is in its eviction record (`caldera.dev/eviction`), so a restart
-//! forgets neither. Readings are kept in memory: after a restart a cluster must be hot as often again.
+//! When a job was moved, and what it avoids since, is in its eviction records (`caldera.dev/eviction`), also those that
+//! were written later for other reasons, so a restart forgets neither. Readings are kept in memory: after a restart a
+//! cluster must be hot as often again.
 
 use std::{
     borrow::Cow,
@@ -31,10 +33,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     affinity::build_binding_anew,
-    assess::predict_run,
+    assess::{assess_as_waiting, predict_run},
     capacity::{Companion, FleetCapacity, PlacementQuestion, PodsByCluster},
     deadlines::add_wait,
-    eviction::{RESCHEDULED, requeue_without_backoff},
+    eviction::{RESCHEDULED, find_last_move, requeue_without_backoff},
     job_gangs::GangKey,
     jobs::{JobPhase, JobState, Jobs},
     preemption::{describe_quota_holder, list_bindings},
@@ -157,9 +159,10 @@ fn describe_placed_job(
         }
     }
     let job = describe_quota_holder(objects, jobs, capacity, binding, state, now)?;
-    let moved = binding.eviction.as_deref().filter(|record| record.reason == RESCHEDULED);
-    let avoid = moved.map(|record| record.avoid.iter().cloned().collect()).unwrap_or_default();
-    Some(PlacedJob { job, asks, moved_at: moved.map(|record| record.at), avoid })
+    let moved = binding.eviction.as_deref().and_then(find_last_move);
+    let moved_at = moved.as_ref().map(|moved| moved.at);
+    let avoid = moved.map(|moved| moved.avoid.into_iter().collect()).unwrap_or_default();
+    Some(PlacedJob { job, asks, moved_at, avoid })
 }
 
 /// What all pods in each cluster ask for, those that are assumed there among them.
@@ -191,6 +194,9 @@ struct Places<'a> {
 
 impl<'a> Places<'a> {
     fn find_place(&mut self, before: &[&JobId], id: &JobId, open: &BTreeSet<String>) -> Option<PodsByCluster> {
+        if !self.would_start_again(id) {
+            return None;
+        }
         let one = self.build_mover(id, open)?;
         let with: Vec<Companion<'a>> = before.iter().filter_map(|id| self.found.get(*id).cloned()).collect();
         let gone = before.iter().copied().chain([id]).map(|id| (id.to_string(), EvictedPods::All)).collect();
@@ -205,6 +211,14 @@ impl<'a> Places<'a> {
         let pods = self.capacity.find_place_without(question, &gone)?;
         self.found.insert(id.clone(), one);
         Some(pods)
+    }
+
+    /// Whether its queue would take it and its quota would do if it stood first in line: who runs keeps what is refused
+    /// to who waits.
+    fn would_start_again(&self, id: &JobId) -> bool {
+        let binding = self.jobs.keys.get(id).and_then(|key| self.objects.bindings.get(key));
+        let job = binding.and_then(|binding| assess_as_waiting(self.objects, self.jobs, self.capacity, binding));
+        job.is_some_and(|job| self.jobs.engine.would_admit_again(id.as_str(), &job.queue, &job.ask))
     }
 
     /// A job as if it was in no cluster, and may go to these alone.
@@ -231,8 +245,8 @@ impl<'a> Places<'a> {
 /// The patch that takes a job off its clusters. It avoids all that may not receive, and what it avoided before.
 fn write_move(objects: &Objects, jobs: &Jobs, known: &[String], one: JobMove, now: Timestamp) -> Option<Decision> {
     let binding = jobs.find_confirmed(objects, jobs.keys.get(&one.id)?)?;
-    let before = binding.eviction.as_deref().filter(|record| record.reason == RESCHEDULED);
-    let was_avoided = |name: &String| before.is_some_and(|record| record.avoid.contains(name));
+    let before = binding.eviction.as_deref().and_then(find_last_move);
+    let was_avoided = |name: &String| before.as_ref().is_some_and(|moved| moved.avoid.contains(name));
     let avoid = known.iter().filter(|name| !one.receivers.contains(*name) || was_avoided(name)).cloned().collect();
     Some(requeue_without_backoff(binding, RESCHEDULED, one.why, avoid, now))
 }

@@ -156,9 +156,36 @@ fn nobody_is_moved_unless_an_admin_chose_it_and_it_may_go_where_there_is_room() 
         let taints = json!([{"key": "cluster.karmada.io/unschedulable", "effect": "NoSchedule"}]);
         world.patch("Cluster", "m2", &json!({"spec": {"taints": taints}}));
     }));
+    // Who runs keeps what its queue would not give it again.
+    assert!(!moved(|world| world.queue("q", &json!({"capability": {"cpu": "70"}}))));
+    assert!(moved(|world| world.queue("q", &json!({"capability": {"cpu": "80"}}))));
+    assert!(!moved(|world| {
+        let only = json!({"metadata": {"annotations": {"caldera.dev/max-job": "cpu=39"}}});
+        world.patch("Queue", "q", &only);
+    }));
     assert!(!moved(|world| {
         let paused = json!({"metadata": {"annotations": {"caldera.dev/paused": "upgrade"}}});
         world.queue("default", &json!({}));
         world.patch("Queue", "default", &paused);
     }));
+}
+
+#[test]
+fn what_a_job_avoids_since_it_was_moved_is_kept_when_it_is_taken_off_its_clusters_for_another_reason() {
+    let mut world = world();
+    run(&mut world, 3 * INTERVAL, [90, 0]);
+    let first = eviction(&world, "a-job");
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": null}}));
+    assert_eq!(world.pass(200), ["a-job"]);
+    world.patch("ResourceBinding", "a-job", &json!({"spec": {"clusters": [{"name": "m2", "replicas": 40}]}}));
+    world.phase("a", "Running");
+    let suspended = |world: &mut World, value: Value| {
+        world.patch("Job", "a", &json!({"metadata": {"annotations": {"caldera.dev/suspended": value}}}));
+        world.pass(5);
+    };
+    suspended(&mut world, json!("true"));
+    suspended(&mut world, json!(null));
+    let later = eviction(&world, "a-job");
+    assert_eq!((&later["reason"], later.get("avoid")), (&json!("Suspended"), None));
+    assert_eq!(later["moved"], json!({"at": first["at"], "avoid": ["m1"]}), "{later}");
 }

@@ -6,6 +6,7 @@
 //! the shapes that have enough. The decisions are those of considering every job again after every event: the tests
 //! hold the engine against that model.
 
+mod admission_again;
 mod aging;
 mod capacity;
 mod choices;

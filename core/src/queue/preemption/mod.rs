@@ -44,7 +44,7 @@ pub use self::{
     budget::{EvictionBudget, EvictionHistory, EvictionRate, FailedAttempts, HoldWindow, PreemptionBounds},
     policy::{JobSelector, PreemptionPolicy, PreemptionRule, RuleScope, UnmarkedJobs},
     reasons::{AttemptRefusal, EvictionReason, Exemption, NoEvictions, NotEntitled},
-    record::EvictionRecord,
+    record::{EvictionRecord, LastMove},
     surplus::{ElasticGang, PlacedTask, RemovedSurplus},
 };
 

@@ -1,4 +1,4 @@
-//! DimAmounts as integers by interned resource, for the inner loop of admission.
+//! Amounts as integers by interned resource, for the inner loop of admission.
 //!
 //! Exact: billionths of a unit in 128 bits, as [`crate::quantity::Quantity`] holds them.
 
@@ -164,22 +164,87 @@ impl Dims {
     }
 }
 
-/// DimAmounts other than zero, in the order of their names (so that the first one short is always the same one).
+/// Amounts other than zero, in the order of their names (so that the first one short is always the same one).
 pub(crate) type Sparse = Box<[(Dim, i128)]>;
 
-/// DimAmounts by dimension, without those that are zero: tenants write the names of resources, and all tenants together
-/// many.
+/// So many are searched through faster than a tree.
+const FEW: usize = 16;
+
+/// Values by dimension, in the order of dimensions: a short list, and a tree once there are many. Tenants write the
+/// names of resources, and all tenants together many.
+#[derive(Debug, Clone)]
+struct ByDim<V> {
+    few: Vec<(Dim, V)>,
+    /// All of them, once they are more than a few.
+    many: BTreeMap<Dim, V>,
+}
+
+impl<V> Default for ByDim<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<V: Copy + PartialEq> PartialEq for ByDim<V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<V: Copy + Eq> Eq for ByDim<V> {}
+
+impl<V> ByDim<V> {
+    const fn new() -> Self {
+        Self { few: Vec::new(), many: BTreeMap::new() }
+    }
+
+    fn insert(&mut self, dim: Dim, value: V) {
+        match self.few.binary_search_by_key(&dim, |(dim, _)| *dim) {
+            Ok(at) => self.few[at].1 = value,
+            Err(at) if self.many.is_empty() && self.few.len() < FEW => self.few.insert(at, (dim, value)),
+            Err(_) => {
+                self.many.extend(self.few.drain(..));
+                self.many.insert(dim, value);
+            }
+        }
+    }
+
+    fn remove(&mut self, dim: Dim) {
+        match self.few.binary_search_by_key(&dim, |(dim, _)| *dim) {
+            Ok(at) => drop(self.few.remove(at)),
+            Err(_) => drop(self.many.remove(&dim)),
+        }
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.few.len() + self.many.len()
+    }
+}
+
+impl<V: Copy> ByDim<V> {
+    fn get(&self, dim: Dim) -> Option<V> {
+        let few = self.few.iter().find(|(known, _)| *known == dim).map(|(_, value)| *value);
+        few.or_else(|| self.many.get(&dim).copied())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (Dim, V)> + Clone {
+        self.few.iter().copied().chain(self.many.iter().map(|(dim, value)| (*dim, *value)))
+    }
+}
+
+/// Amounts by dimension, without those that are zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct DimAmounts(BTreeMap<Dim, i128>);
+pub(crate) struct DimAmounts(ByDim<i128>);
 
 impl DimAmounts {
     pub(crate) fn get(&self, dim: Dim) -> i128 {
-        self.0.get(&dim).copied().unwrap_or(0)
+        self.0.get(dim).unwrap_or(0)
     }
 
     pub(crate) fn set(&mut self, dim: Dim, amount: i128) {
         if amount == 0 {
-            self.0.remove(&dim);
+            self.0.remove(dim);
         } else {
             self.0.insert(dim, amount);
         }
@@ -212,7 +277,7 @@ impl DimAmounts {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Dim, i128)> + Clone {
-        self.0.iter().map(|(dim, amount)| (*dim, *amount))
+        self.0.iter()
     }
 
     #[cfg(test)]
@@ -229,7 +294,7 @@ impl DimAmounts {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Ceilings {
     /// Those that are others than the rest.
-    listed: BTreeMap<Dim, Option<i128>>,
+    listed: ByDim<Option<i128>>,
     /// The ceiling of every resource that is not listed: the fleet has nothing of what no cluster names. Of a card
     /// model that is not listed there is any amount, for what clusters have is not summed up by model.
     rest: Option<i128>,
@@ -238,21 +303,21 @@ pub(crate) struct Ceilings {
 impl Ceilings {
     /// Everything not set is nothing.
     pub(crate) const fn nothing() -> Self {
-        Self { listed: BTreeMap::new(), rest: Some(0) }
+        Self { listed: ByDim::new(), rest: Some(0) }
     }
 
     /// What is listed nowhere is as it is in these.
     pub(crate) const fn with_rest_of(other: &Self) -> Self {
-        Self { listed: BTreeMap::new(), rest: other.rest }
+        Self { listed: ByDim::new(), rest: other.rest }
     }
 
     pub(crate) fn get(&self, dim: Dim) -> Option<i128> {
-        self.listed.get(&dim).copied().unwrap_or_else(|| self.unlisted(dim))
+        self.listed.get(dim).unwrap_or_else(|| self.unlisted(dim))
     }
 
     pub(crate) fn set(&mut self, dim: Dim, ceiling: Option<i128>) {
         if ceiling == self.unlisted(dim) {
-            self.listed.remove(&dim);
+            self.listed.remove(dim);
         } else {
             self.listed.insert(dim, ceiling);
         }
@@ -269,7 +334,7 @@ impl Ceilings {
 
     /// Those that are listed, and not unlimited.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Dim, i128)> {
-        self.listed.iter().filter_map(|(dim, ceiling)| Some((*dim, (*ceiling)?)))
+        self.listed.iter().filter_map(|(dim, ceiling)| Some((dim, ceiling?)))
     }
 }
 
@@ -300,6 +365,22 @@ mod tests {
         assert_eq!(numbers.map(Dim::is_of_user), [false, true, true]);
         assert!(numbers.into_iter().all(|dim| dim.is_count() && !dim.is_card() && dim != Dim::JOBS));
         assert!(dims.tenant(Dim::JOBS).is_none() && !Dim::JOBS.is_of_user());
+    }
+
+    #[test]
+    fn values_are_found_in_the_order_of_their_dimensions_however_many_there_are() {
+        let mut all = ByDim::new();
+        let mut model = BTreeMap::new();
+        for step in 0..400_u32 {
+            let dim = Dim(step * 7 % 40);
+            if step % 200 < 60 {
+                (all.insert(dim, step), model.insert(dim, step));
+            } else {
+                (all.remove(dim), model.remove(&dim));
+            }
+            assert_eq!(all.iter().collect::<Vec<_>>(), model.clone().into_iter().collect::<Vec<_>>());
+            assert_eq!((all.get(dim), all.len()), (model.get(&dim).copied(), model.len()));
+        }
     }
 
     #[test]

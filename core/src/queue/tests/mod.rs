@@ -83,6 +83,28 @@ fn a_pause_releases_nothing_and_ends_where_it_began() {
 }
 
 #[test]
+fn a_job_that_runs_is_admitted_again_only_where_the_ceilings_still_hold_it() {
+    let mut engine = engine([queue("top", 6), child("a", "top", 5), child("b", "top", 5)], 100);
+    let runs = job("a1", "a", 1, cpu(4));
+    let again = |engine: &mut Engine| {
+        engine.resolve_quota();
+        engine.would_admit_again("a1", &"a".into(), &runs.ask)
+    };
+    assert!(!again(&mut engine), "it holds nothing");
+    engine.enqueue_job(runs.clone());
+    assert_eq!(released(&mut engine), ["a1"]);
+    engine.charge_job(&"b1".into(), &"b".into(), &cpu(2));
+    assert!(again(&mut engine));
+    engine.charge_job(&"b1".into(), &"b".into(), &cpu(3));
+    assert!(!again(&mut engine), "its sibling took what its parent may have");
+    engine.charge_job(&"b1".into(), &"b".into(), &cpu(2));
+    engine.set_queue(child("a", "top", 3));
+    assert!(!again(&mut engine), "its queue may have less now");
+    engine.set_queue(QueueSpec { state: QueueState::Closed, ..child("a", "top", 5) });
+    assert!(!again(&mut engine), "its queue takes nobody");
+}
+
+#[test]
 fn every_ancestor_s_ceiling_holds_defect_5() {
     let mut engine = engine([queue("top", 6), child("a", "top", 5), child("b", "top", 5)], 100);
     engine.enqueue_job(job("a1", "a", 1, cpu(4)));
