@@ -2,7 +2,7 @@
 //!
 //! Rule: `metrics.k8s.io` has no watch (metrics-server answers lists from memory), so NodeMetrics are listed at an
 //! interval, in pages, with a deadline and a bound. A member without them, or one that does not let us read them, has
-//! no load that anybody knows; it is asked again now and then, and nothing else follows. What can not be read for a
+//! no load that anybody knows; it is asked again each ten minutes, and nothing else follows. What can not be read for a
 //! while grows old, and whoever goes by it asks how old it is.
 
 use std::time::Duration;
@@ -22,8 +22,8 @@ pub(super) const NODE_METRICS: &str = "NodeMetrics";
 
 /// Between two readings.
 const READ_PERIOD: Duration = Duration::from_secs(30);
-/// Between two looks at a member that served none yet.
-const LOOK_PERIOD: Duration = Duration::from_secs(60);
+/// Between two looks at a member that does not serve them, or refuses.
+const LOOK_PERIOD: Duration = Duration::from_secs(600);
 /// How long a reading may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Nodes that one reading may tell of; more is no cluster of Kubernetes.
@@ -40,32 +40,39 @@ pub(super) async fn follow_node_use<M>(
     messages: mpsc::Sender<M>,
     to_message: fn(Vec<NodeUse>, EpochSeconds) -> M,
 ) {
-    let mut is_served = false;
     while !messages.is_closed() {
-        if let Some((measured, read_at)) = read_all_node_use(&client, &clock).await {
-            is_served = true;
-            let _ = messages.send(to_message(measured, read_at)).await;
-        }
-        tokio::time::sleep(if is_served { READ_PERIOD } else { LOOK_PERIOD }).await;
+        let read_at = EpochSeconds::new(clock.now().as_second());
+        let read = tokio::time::timeout(READ_TIMEOUT, read_all_node_use(&client, read_at)).await;
+        let wait = match read {
+            Ok(Ok(measured)) => {
+                let _ = messages.send(to_message(measured, read_at)).await;
+                READ_PERIOD
+            }
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "the member does not say what its nodes use");
+                find_wait_after(&error)
+            }
+            Err(_) => READ_PERIOD,
+        };
+        tokio::time::sleep(wait).await;
     }
 }
 
-/// What each node measured, and when it was read; `None` where that is not served.
-async fn read_all_node_use(client: &Client, clock: &SharedClock) -> Option<(Vec<NodeUse>, EpochSeconds)> {
-    let read_at = EpochSeconds::new(clock.now().as_second());
+/// When to ask again: who is not allowed to, or asks for what is not served, will not be answered a moment later
+/// either.
+fn find_wait_after(error: &kube::Error) -> Duration {
+    match error {
+        kube::Error::Api(status) if matches!(status.code, 403 | 404) => LOOK_PERIOD,
+        _ => READ_PERIOD,
+    }
+}
+
+/// What each node measured.
+async fn read_all_node_use(client: &Client, read_at: EpochSeconds) -> Result<Vec<NodeUse>, kube::Error> {
     let mut nodes = 0_usize;
     let read = |object: Value| {
         nodes += 1;
         read_node_use(&object, read_at).filter(|_| nodes <= MOST_NODES)
     };
-    let resource = node_metrics_resource();
-    let listed = list_json(client.clone(), &resource, None, None, read);
-    match tokio::time::timeout(READ_TIMEOUT, listed).await {
-        Ok(Ok(measured)) => Some((measured, read_at)),
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "the member does not say what its nodes use");
-            None
-        }
-        Err(_) => None,
-    }
+    list_json(client.clone(), &node_metrics_resource(), None, None, read).await
 }
