@@ -19,6 +19,7 @@ mod upcoming;
 
 use std::{
     borrow::Cow,
+    cell::Cell,
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
@@ -97,6 +98,8 @@ pub struct FleetCapacity {
     exclusive: BTreeSet<String>,
     /// Maintenance windows that ended by then were seen to end.
     maintenance_seen: EpochSeconds,
+    /// Placements that the last answer took.
+    placements: usize,
 }
 
 /// Facts in.
@@ -394,6 +397,7 @@ impl FleetCapacity {
         kept: &[&ReservedClusters],
     ) -> Result<Vec<Decision>, Fit> {
         self.fleet.refresh_capacities();
+        self.placements = 1;
         if let Some(never) = self.never.get(&ask.fit).cloned()
             && let Some(detail) = self.describe_fleet_shortage(ask)
         {
@@ -406,10 +410,14 @@ impl FleetCapacity {
             Ok(decisions) => return Ok(decisions),
             Err(refusal) => refusal,
         };
+        let placements = Cell::new(1);
         let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>| {
+            placements.set(placements.get() + 1);
             place_together(question, &self.fleet, clusters.into_iter().filter(open).collect()).ok()
         };
-        if let Some(decisions) = self.fleet.find_with_upcoming(with_upcoming) {
+        let found = self.fleet.find_with_upcoming(with_upcoming);
+        self.placements = placements.get();
+        if let Some(decisions) = found {
             return Ok(decisions);
         }
         if let Some(detail) = self.find_never(question, ask) {

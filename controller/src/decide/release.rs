@@ -136,6 +136,9 @@ impl caldera_core::queue::ClusterCapacity for Clusters<'_> {
             found
                 .map(|decisions| decisions.iter().zip(gangs).map(|(it, gang)| Place::from_decision(it, gang)).collect())
         });
+        // The first is counted already.
+        let more = self.capacity.count_placements().saturating_sub(1);
+        self.budget = self.budget.saturating_sub(self.gangs.unit(id).len().saturating_mul(more));
         let places: Vec<Place> = match answer {
             None => return Fit::No { never: false, detail: "its workload is gone".to_owned() },
             Some(Err(no)) => return self.append_nodes(id, no),

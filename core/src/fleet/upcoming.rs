@@ -28,6 +28,9 @@ use crate::{
     split::{most_of_each_task, take_assumed_that_fit},
 };
 
+/// Delays that are tried one after another before the longest is put up with: each costs a placement.
+const MOST_SOONER_DELAYS: usize = 3;
+
 /// What the autoscaled groups of a member may add.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct UpcomingNodes {
@@ -107,6 +110,11 @@ impl FleetMember {
         let (free, left) = assumed.take_pods_that_fit(std::mem::take(&mut self.capacity), name, pods);
         self.capacity = free;
         let Some(upcoming) = self.upcoming.as_mut().filter(|_| left.iter().any(|pods| *pods > 0)) else { return };
+        // What is to come is large, and most bindings take nothing of it.
+        let mut most = most_of_each_task(&assumed.gang, &upcoming.left).into_iter().zip(&left);
+        if !most.any(|(most, left)| most > 0 && *left > 0) {
+            return;
+        }
         let before = upcoming.left.clone();
         upcoming.left = assumed.take_pods_that_fit(before.clone(), name, &left).0;
         upcoming.waited_for.insert(key.to_owned(), count_upcoming_nodes_taken(&before, &upcoming.left));
@@ -144,7 +152,8 @@ impl Fleet {
     }
 
     /// The first that `find` finds where nodes that may come count as if they were there: only those of clusters where
-    /// they come soonest, then those of others too. None where no node may come, or where none would help.
+    /// they come soonest, then those of others too, a few delays at most. None where no node may come, or where none
+    /// would help.
     pub fn find_with_upcoming<T>(&self, find: impl Fn(Vec<(&Cluster, &Capacity)>) -> Option<T>) -> Option<T> {
         let known = || self.members.values().filter(|member| member.known);
         let delays: BTreeSet<i64> = known().filter_map(FleetMember::longest_delay).collect();
@@ -155,7 +164,8 @@ impl Fleet {
             known().map(|member| (&member.cluster, of(member))).collect()
         };
         let found = find(within(last))?;
-        Some(delays.into_iter().filter(|delay| *delay < last).find_map(|delay| find(within(delay))).unwrap_or(found))
+        let sooner = delays.into_iter().filter(|delay| *delay < last).take(MOST_SOONER_DELAYS);
+        Some(sooner.into_iter().find_map(|delay| find(within(delay))).unwrap_or(found))
     }
 
     /// The same where something else is free in some clusters than [`Fleet::clusters`] says.
@@ -237,7 +247,9 @@ impl Fleet {
                 .any(|most| *most > 0)
         };
         let delay = |group: &AutoscaledGroup| {
-            let mut shapes = Inventory::default().list_nodes_that_may_come(&group.clone().into()).into_iter();
+            // One of them says what all take.
+            let one = AutoscaledGroup { max: group.max.min(1), ..group.clone() };
+            let mut shapes = Inventory::default().list_nodes_that_may_come(&one.into()).into_iter();
             shapes.any(takes_some).then_some(group.delay)
         };
         groups.iter().filter_map(delay).max().unwrap_or(0)

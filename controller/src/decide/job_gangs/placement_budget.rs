@@ -1,11 +1,12 @@
 //! How many placements of jobs that start together one pass may ask for.
 //!
-//! Rule: a question about a unit costs as many placements as it has jobs, 500 at most, and one pass may ask about every
-//! unit in line. So releases of a pass end after [`PLACEMENTS`], once the question at hand is answered, as they end
-//! after so many releases: new events are never far behind. The next pass goes on where this one stopped, for what was
-//! refused is remembered. Where what happened meanwhile raises the same questions again, that would never reach the
-//! last in line: each pass in a row that was not enough is followed by one that may ask for twice as many. A job that
-//! waits for itself costs one placement, and is not counted.
+//! Rule: a question about a unit costs as many placements as it has jobs, 500 at most, and as many again for each time
+//! that it is asked with nodes that may come; and one pass may ask about every unit in line. So releases of a pass end
+//! after [`PLACEMENTS`], once the question at hand is answered, as they end after so many releases: new events are
+//! never far behind. The next pass goes on where this one stopped, for what was refused is remembered. Where what
+//! happened meanwhile raises the same questions again, that would never reach the last in line: each pass in a row that
+//! was not enough is followed by one that may ask for twice as many. A job that waits for itself costs one placement,
+//! and is not counted.
 
 /// So many units of the largest size fit in: four.
 const PLACEMENTS: usize = 2_000;

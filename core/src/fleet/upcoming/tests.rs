@@ -201,6 +201,20 @@ fn who_has_to_wait_for_nodes_goes_where_they_come_soonest() {
 }
 
 #[test]
+fn no_more_than_a_few_delays_are_tried_one_after_another() {
+    let mut fleet = fleet(4);
+    for minutes in 10..40 {
+        add(&mut fleet, &format!("n{minutes}"), &pool(4, &format!("{minutes}m")));
+    }
+    let asked = std::cell::Cell::new(0);
+    let fits_with_all = fleet.find_with_upcoming(|all| {
+        asked.set(asked.get() + 1);
+        (all.iter().filter(|(_, capacity)| cpu(&capacity.sum_free()) >= 16).count() == 31).then_some(())
+    });
+    assert_eq!((fits_with_all, asked.get()), (Some(()), 4));
+}
+
+#[test]
 fn pods_may_be_late_by_the_delay_of_the_groups_whose_nodes_take_them() {
     let mut fleet = fleet(1);
     fleet.assume_pods("a", assume("a", 1));
