@@ -288,13 +288,14 @@ impl JobGangs {
     /// Of each gang that is not whole since then: the bindings that hold, and those that are missing with their jobs'
     /// names and whether they were evicted. It has as long again.
     pub(crate) fn take_incomplete_gangs(&mut self, since: Timestamp, now: Timestamp) -> Vec<IncompleteGang> {
-        let due = self.gangs.values_mut().filter(|gang| gang.incomplete_since.is_some_and(|at| at <= since));
-        due.map(|gang| {
+        let due = self.gangs.iter_mut().filter(|(_, gang)| gang.incomplete_since.is_some_and(|at| at <= since));
+        due.map(|(key, gang)| {
             gang.incomplete_since = Some(now);
             let stands = |wanted: fn(&GangJobState) -> bool| {
                 gang.members.iter().filter(move |(_, member)| wanted(&member.state))
             };
             IncompleteGang {
+                gang: key.clone(),
                 holding: stands(|it| *it == GangJobState::Admitted).map(|(key, _)| key.clone()).collect(),
                 missing: stands(is_missing)
                     .map(|(key, member)| MissingJob {
@@ -307,11 +308,18 @@ impl JobGangs {
         })
         .collect()
     }
+
+    /// Not all of a gang could be given up yet: it counts as not whole since then.
+    pub(crate) fn set_incomplete_since(&mut self, key: &GangKey, since: Timestamp) {
+        let since_then = self.gangs.get_mut(key).and_then(|gang| gang.incomplete_since.as_mut());
+        since_then.into_iter().for_each(|at| *at = since);
+    }
 }
 
 /// See [`JobGangs::take_incomplete_gangs`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct IncompleteGang {
+    pub(crate) gang: GangKey,
     pub(crate) holding: Vec<Key>,
     pub(crate) missing: Vec<MissingJob>,
 }
@@ -364,8 +372,11 @@ impl JobGangs {
         gang.leader.clone_from(&leader);
         let is_incomplete = !queueing.is_refused && is_incomplete(spec, &gang.members);
         gang.incomplete_since = gang.incomplete_since.filter(|_| is_incomplete).or(is_incomplete.then_some(now));
-        if std::mem::take(&mut gang.was_evicted) && is_incomplete {
+        // One may be evicted before its HyperJob is seen, or that another holds: it counts once that is.
+        if is_incomplete && std::mem::take(&mut gang.was_evicted) {
             gang.incomplete_since = Some(Timestamp::MIN);
+        } else if spec.is_some() && !queueing.is_refused {
+            gang.was_evicted &= gang.members.values().any(|member| member.state == GangJobState::Evicted);
         }
         if gang.members.is_empty() {
             self.gangs.remove(key);

@@ -33,6 +33,9 @@ const UNSEEN_PODS_FACTOR: u8 = 6;
 /// Looked at again after so long at most.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
+/// A gang of jobs of which one could not be given up is looked at again after so long.
+const GIVE_UP_AGAIN: SignedDuration = SignedDuration::from_secs(5);
+
 /// Gangs that are placed and were not seen to start, and when to look.
 #[derive(Debug)]
 pub(crate) struct StartDeadlines {
@@ -118,12 +121,18 @@ impl StartDeadlines {
     }
 
     /// Requeues what holds of gangs of jobs that were not whole for as long as a part may take to start, or of which
-    /// one was evicted for another job. Only a job that one decision granted beside others is useless without them: one that was admitted by itself, as by a
-    /// controller that knew of no gangs, runs on. So does one of which another is missing that was not there yet.
+    /// one was evicted for another job. Only a job that one decision granted beside others is useless without them: one
+    /// that was admitted by itself, as by a controller that knew of no gangs, runs on. So does one of which another is
+    /// missing that was not there yet.
     pub(crate) fn give_up_incomplete_gangs(&self, objects: &Objects, jobs: &mut Jobs, now: Timestamp) -> Vec<Decision> {
         let since = now.checked_sub(self.timeout).unwrap_or(Timestamp::MIN);
         let mut decisions = Vec::new();
-        for IncompleteGang { holding, missing } in jobs.gangs.take_incomplete_gangs(since, now) {
+        for IncompleteGang { gang, holding, missing } in jobs.gangs.take_incomplete_gangs(since, now) {
+            // What is written of one right now hides how it stands: the rest of the gang does not stay for a whole
+            // timeout because of that.
+            if holding.iter().any(|key| jobs.find_confirmed(objects, key).is_none()) {
+                jobs.gangs.set_incomplete_since(&gang, add_wait(since, GIVE_UP_AGAIN));
+            }
             let created = |key: &Key| objects.bindings.get(key).map(|binding| binding.created);
             let missing: Vec<(i64, MissingJob)> =
                 missing.into_iter().filter_map(|job| Some((created(&job.binding)?, job))).collect();
