@@ -20,7 +20,7 @@ use crate::{
     resources::ResourceName,
 };
 
-/// DimAmounts of a queue, as its object names them.
+/// Amounts of a queue, as its object names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum QueueField {
     /// The ceiling.
