@@ -76,3 +76,19 @@ async fn read_all_node_use(client: &Client, read_at: EpochSeconds) -> Result<Vec
     };
     list_json(client.clone(), &node_metrics_resource(), None, None, read).await
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_member_that_refuses_or_serves_none_is_asked_again_after_ten_minutes_and_one_that_fails_soon() {
+        let after = |code: u16| {
+            let status = Status { code, ..Status::default() };
+            find_wait_after(&kube::Error::Api(Box::new(status))).as_secs()
+        };
+        assert_eq!([403, 404, 500, 503].map(after), [600, 600, 30, 30]);
+    }
+}
