@@ -57,7 +57,10 @@ pub(super) fn check_definitions(facts: &Facts) -> Vec<Finding> {
 
 /// Jobs of a kind that does not count are queued by nobody.
 pub(super) fn check_told_kinds(facts: &Facts) -> Vec<Finding> {
-    let tell = |(name, why): (&String, &String)| CHECK.error(format!("WorkloadKind {name} does not count: {why}"));
+    let tell = |(name, why): (&String, &String)| {
+        let finding = CHECK.error(format!("WorkloadKind {name} does not count: {why}"));
+        finding.fixed_by(format!("kubectl edit workloadkind {name}"))
+    };
     facts.kind_faults.iter().map(tell).collect()
 }
 
