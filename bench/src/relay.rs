@@ -1,6 +1,6 @@
 //! A slow link that loses packets, for kernels without netem: connections are carried through, each piece later by a
-//! delay. A lost packet is what TCP makes of it: it is sent again after a timeout, and what was sent behind it waits for
-//! it (RFC 6298, RFC 9293). Losses are drawn from a fixed seed.
+//! delay. A lost packet is what TCP makes of it: it is sent again after a timeout, and what was sent behind it waits
+//! for it (RFC 6298, RFC 9293). Losses are drawn from a fixed seed.
 
 use std::{
     io,

@@ -1,7 +1,7 @@
 //! From the loss of the controller that holds the Lease to the next release by the other one: killed, stopped, or cut
 //! off. With `--namespaces` each controller is on a machine of its own, as far as a network namespace is one: the API
-//! server is reached over a link of 10 Mbit/s that goes down. That takes root and `ip`. With `--delay` and `--loss` each
-//! controller reaches the API server through a relay that is as slow and as lossy (`relay.rs`).
+//! server is reached over a link of 10 Mbit/s that goes down. That takes root and `ip`. With `--delay` and `--loss`
+//! each controller reaches the API server through a relay that is as slow and as lossy (`relay.rs`).
 
 use std::{
     fs,

@@ -136,8 +136,8 @@ fn build_reader_roles() -> [Value; 3] {
     [reader, role("caldera-member-reader", vec![of_members]), role("caldera-state-reader", vec![state])]
 }
 
-/// Those of kinds that are told by data, as far as this process knows them. Components alone: whoever tells a kind shows
-/// its objects to no viewer.
+/// Those of kinds that are told by data, as far as this process knows them. Components alone: whoever tells a kind
+/// shows its objects to no viewer.
 fn list_declared_workloads(verbs: &'static [&'static str]) -> impl Iterator<Item = Rule> {
     let declared = WorkloadKind::list_all().filter(|kind| matches!(kind, WorkloadKind::Declared(_)));
     declared.map(move |kind| (kind.group(), kind.plurals(), verbs))

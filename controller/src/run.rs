@@ -121,7 +121,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let told_kinds = watch_host(&client, &inputs, clusters, &stop);
     let flags = Settings::from_config(&config);
     let mut controller = Controller::default();
-    controller.await_told_kinds(told_kinds);
+    controller.require_told_kinds(told_kinds);
     let begun = tokio::select! {
         biased;
         () = shutdown.cancelled() => return Ok(()),

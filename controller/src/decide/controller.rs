@@ -129,7 +129,7 @@ pub struct Controller {
     /// The last decision sent releases and left the rest to this one.
     pub(crate) hurried: bool,
     /// Since when nothing but kinds told by data is waited for.
-    pub(crate) told_kinds_awaited: Option<Timestamp>,
+    pub(crate) told_kinds_since: Option<Timestamp>,
     /// What an admin chose last is not understood.
     pub(crate) settings_refused: bool,
     pub(crate) now: Timestamp,
@@ -156,20 +156,20 @@ impl Controller {
     }
 
     /// Waits for the first lists of these kinds too, which are told by data and followed.
-    pub fn await_told_kinds(&mut self, kinds: impl IntoIterator<Item = WorkloadKind>) {
-        self.objects.await_kinds(kinds);
+    pub fn require_told_kinds(&mut self, kinds: impl IntoIterator<Item = WorkloadKind>) {
+        self.objects.require_kinds(kinds);
     }
 
     /// Waits no longer for kinds told by data whose first lists are overdue; when that is, if any is waited for.
     pub fn give_up_overdue_lists(&mut self, now: Timestamp) -> Option<Timestamp> {
-        if !self.objects.awaits_told_kinds_alone() {
+        if !self.objects.lacks_told_kinds_alone() {
             return None;
         }
-        let until = add_wait(*self.told_kinds_awaited.get_or_insert(now), TOLD_KINDS_WITHIN);
+        let until = add_wait(*self.told_kinds_since.get_or_insert(now), TOLD_KINDS_WITHIN);
         if now < until {
             return Some(until);
         }
-        let kinds = self.objects.give_up_awaited();
+        let kinds = self.objects.give_up_unlisted();
         let kinds: Vec<&str> = kinds.into_iter().map(WorkloadKind::kind).collect();
         tracing::warn!(?kinds, "not listed in time: deciding without them; what their jobs hold stays charged");
         None

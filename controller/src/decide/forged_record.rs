@@ -10,8 +10,8 @@
 //!
 //! Two records are taken away here and are not forged. One whose user changed the queue of the workload goes at once,
 //! with reason `QueueChanged` and without a backoff. One that is placed nowhere and whose workload is not there, or can
-//! not be read, goes after a minute with reason `NotPlaced`: a list of jobs may be older than one of bindings. Where no list of its kind came at all, its
-//! record stands and is charged.
+//! not be read, goes after a minute with reason `NotPlaced`: a list of jobs may be older than one of bindings. Where no
+//! list of its kind came at all, its record stands and is charged.
 
 use std::sync::Arc;
 

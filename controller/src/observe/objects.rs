@@ -94,7 +94,7 @@ pub(crate) struct Objects {
     pub(crate) admits_whole_gangs: bool,
     missing: Option<BTreeSet<ObjectKind>>,
     /// Kinds told by data whose first lists are waited for.
-    awaited: BTreeSet<WorkloadKind>,
+    unlisted_kinds: BTreeSet<WorkloadKind>,
     /// Kinds of workload that were listed.
     listed: BTreeSet<WorkloadKind>,
     gangs: Interned<Gang>,
@@ -106,7 +106,7 @@ pub(crate) struct Objects {
 impl Objects {
     /// True once every kind has been listed.
     pub(crate) fn is_complete(&self) -> bool {
-        self.awaited.is_empty() && self.has_all_required()
+        self.unlisted_kinds.is_empty() && self.has_all_required()
     }
 
     /// True once every kind has been listed that must be, whatever is told by data.
@@ -115,8 +115,8 @@ impl Objects {
     }
 
     /// True if nothing but first lists of kinds told by data is waited for.
-    pub(crate) fn awaits_told_kinds_alone(&self) -> bool {
-        !self.awaited.is_empty() && self.has_all_required()
+    pub(crate) fn lacks_told_kinds_alone(&self) -> bool {
+        !self.unlisted_kinds.is_empty() && self.has_all_required()
     }
 
     /// Whether a binding is of a kind that was not listed yet: that its workload is not known says nothing then.
@@ -133,7 +133,7 @@ impl Objects {
     /// Kinds that have not been listed yet.
     pub(crate) fn list_unlisted_kinds(&self) -> BTreeSet<ObjectKind> {
         let mut all = self.missing.clone().unwrap_or_else(ObjectKind::list_required);
-        all.extend(self.awaited.iter().copied().map(ObjectKind::Workloads));
+        all.extend(self.unlisted_kinds.iter().copied().map(ObjectKind::Workloads));
         all
     }
 
@@ -208,19 +208,19 @@ impl Objects {
     pub(crate) fn mark_listed(&mut self, kind: ObjectKind) {
         self.missing.get_or_insert_with(ObjectKind::list_required).remove(&kind);
         if let ObjectKind::Workloads(kind) = kind {
-            self.awaited.remove(&kind);
+            self.unlisted_kinds.remove(&kind);
             self.listed.insert(kind);
         }
     }
 
     /// Waits for the first lists of these kinds too.
-    pub(crate) fn await_kinds(&mut self, kinds: impl IntoIterator<Item = WorkloadKind>) {
-        self.awaited.extend(kinds);
+    pub(crate) fn require_kinds(&mut self, kinds: impl IntoIterator<Item = WorkloadKind>) {
+        self.unlisted_kinds.extend(kinds);
     }
 
     /// Waits for them no more: which they were.
-    pub(crate) fn give_up_awaited(&mut self) -> BTreeSet<WorkloadKind> {
-        mem::take(&mut self.awaited)
+    pub(crate) fn give_up_unlisted(&mut self) -> BTreeSet<WorkloadKind> {
+        mem::take(&mut self.unlisted_kinds)
     }
 
     /// Takes a kind to be unlisted, as if its first list were still under way.

@@ -56,7 +56,7 @@ pub async fn run_in_shadow(config: Config, client: Client, shutdown: Cancellatio
     let told_kinds = watch_host(&client, &inputs, clusters, &stop);
     let flags = Settings::from_config(&config);
     let mut controller = Controller::default();
-    controller.await_told_kinds(told_kinds);
+    controller.require_told_kinds(told_kinds);
     controller.jobs.shadow = Some(BTreeSet::new());
     let begun = tokio::select! {
         biased;

@@ -56,7 +56,7 @@ pub fn choose_settings(flags: &Settings, object: &Value) -> Result<Settings, Str
     chosen
         .load
         .check_thresholds()
-        .map_err(|why| format!("load-thresholds and load-target-thresholds: {why}; set both"))?;
+        .map_err(|why| format!("load-thresholds: {why}; it goes with load-target-thresholds"))?;
     Ok(chosen)
 }
 

@@ -183,7 +183,7 @@ fn is_of(kind: WorkloadKind, told: &KindDeclarationSpec) -> bool {
 
 fn check_names(told: &KindDeclarationSpec, others: &[WorkloadKind]) -> Result<(), DeclarationError> {
     let is_reserved = |group: &&str| told.group == **group || told.group.ends_with(&format!(".{group}"));
-    if !told.group.contains('.') || RESERVED_GROUPS.iter().any(|group| is_reserved(group)) {
+    if !told.group.contains('.') || RESERVED_GROUPS.iter().any(is_reserved) {
         return Err(DeclarationError::Reserved(told.group.clone()));
     }
     let word = |field, text: &str, is_upper: bool| {

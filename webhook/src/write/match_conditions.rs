@@ -1,7 +1,7 @@
 //! Which requests the webhook is asked about: expressions of CEL over the object, the old one and who asks.
 //!
-//! Rule: only what a rule of ours would change or refuse. A condition that does not hold keeps the request from us, also
-//! in an outage, so each is held in a test against objects as the API server has them.
+//! Rule: only what a rule of ours would change or refuse. A condition that does not hold keeps the request from us, in
+//! an outage too, so each is held in a test against objects as the API server has them.
 
 use std::collections::BTreeSet;
 

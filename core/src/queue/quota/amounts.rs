@@ -374,9 +374,11 @@ mod tests {
         for step in 0..400_u32 {
             let dim = Dim(step * 7 % 40);
             if step % 200 < 60 {
-                (all.insert(dim, step), model.insert(dim, step));
+                all.insert(dim, step);
+                model.insert(dim, step);
             } else {
-                (all.remove(dim), model.remove(&dim));
+                all.remove(dim);
+                model.remove(&dim);
             }
             assert_eq!(all.iter().collect::<Vec<_>>(), model.clone().into_iter().collect::<Vec<_>>());
             assert_eq!((all.get(dim), all.len()), (model.get(&dim).copied(), model.len()));

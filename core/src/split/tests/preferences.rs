@@ -63,7 +63,8 @@ fn of_clusters_that_are_equal_otherwise_the_one_wins_whose_nodes_more_pods_prefe
     const ONE_SSD: &[Nodes] = &[(1, 1, "ssd", false), (3, 4, "hdd", false)];
     const AVOIDED: &[Nodes] = &[(3, 4, "hdd", true)];
     const AVOIDED_SSD: &[Nodes] = &[(8, 4, "ssd", true)];
-    let rows: &[(&str, &[(u32, &str)], &[&[Nodes]], &str)] = &[
+    type Row<'a> = (&'a str, &'a [(u32, &'a str)], &'a [&'a [Nodes]], &'a str);
+    let rows: &[Row<'_>] = &[
         ("nothing is preferred: the best fit", &[], &[SSD, HDD], "m1"),
         ("all pods find what they prefer", &[(10, "ssd")], &[HDD, SSD], "m1"),
         ("one pod does, and four in another", &[(10, "ssd")], &[ONE_SSD, SSD], "m1"),
