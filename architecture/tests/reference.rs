@@ -102,7 +102,7 @@ fn list_arms(body: &str, constants: &[Constant]) -> Vec<(Vec<(String, String)>, 
 }
 
 fn render_reasons() -> String {
-    let source = read("core/src/reason/causes.rs") + &read("core/src/reason.rs");
+    let source = read("core/src/reason/causes.rs") + &read("core/src/reason.rs") + &read("core/src/reason/tokens.rs");
     let constants = list_constants(&source);
     let variants = list_variants(&source);
     let say = |owner: &str, name: &str| {

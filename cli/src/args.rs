@@ -20,8 +20,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 pub use self::{
     ask::{
         ClusterAction, ClusterDrainArgs, ClusterNamesArgs, EventsArgs, HistoryArgs, MaintenanceArgs, PauseArgs,
-        QueueAction, QueueArgs, QueueSetArgs, ScopeArgs, ShadowArgs, TopArgs, UnpauseArgs, UsageArgs, UsageBy,
-        UsageOutput, WhyArgs,
+        QueueAction, QueueArgs, QueueSetArgs, RecordsArgs, ScopeArgs, ShadowArgs, TopArgs, UnpauseArgs, UsageArgs,
+        UsageBy, UsageOutput, WhyArgs,
     },
     check::{DoctorArgs, FailOn, UninstallArgs},
     component::{

@@ -4,6 +4,7 @@
 //! `pkg/karmadactl/cordon`), so that either may lift the other's. All other taints stay as they are.
 
 mod drain;
+mod load;
 mod maintenance;
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, process::ExitCode};
@@ -22,7 +23,7 @@ use crate::{
     json_path::sort_rows,
     live::Gap,
     objects::{self, get_object, list_objects, name_of, read_list_at, read_text_at},
-    output::{self, format_columns, format_table},
+    output::{self, ListOutput, format_columns, format_table},
     repeat::{self, PrintedPage},
     view::{CORDON, Member, PlacedJob, find_cordon, read_member, read_placed},
 };
@@ -33,6 +34,9 @@ pub async fn run_cluster(action: ClusterAction) -> anyhow::Result<ExitCode> {
             let client = connect(args.kubeconfig.as_deref()).await?;
             repeat::print_page(args.watch, async || {
                 let mut all = read_clusters(&client, args.selector.as_deref()).await?;
+                if !matches!(args.output, ListOutput::Table | ListOutput::Name) {
+                    load::add_real_use(&client, &mut all.clusters).await?;
+                }
                 args.sort_by.iter().try_for_each(|by| sort_rows(&mut all.clusters, by))?;
                 let names: String = all.clusters.iter().map(|one| format!("{}\n", one.name)).collect();
                 let text = output::format_list(&args.output, &all, "STATE", &names, |wide| {
@@ -43,10 +47,12 @@ pub async fn run_cluster(action: ClusterAction) -> anyhow::Result<ExitCode> {
             .await
         }
         ClusterAction::Describe { name, kubeconfig, output } => {
-            let all = read_clusters(&connect(kubeconfig.as_deref()).await?, None).await?;
-            let names: Vec<&str> = all.clusters.iter().map(|one| one.name.as_str()).collect();
-            let one = all.clusters.iter().find(|one| one.name == name);
+            let client = connect(kubeconfig.as_deref()).await?;
+            let mut all = read_clusters(&client, None).await?;
+            let names: Vec<String> = all.clusters.iter().map(|one| one.name.clone()).collect();
+            let one = all.clusters.iter_mut().find(|one| one.name == name);
             let one = one.with_context(|| format!("there is no cluster {name}; there are {}", names.join(", ")))?;
+            load::add_real_use(&client, std::slice::from_mut(one)).await?;
             output::print_painted(output, one, "STATE", |_| {
                 describe_cluster(one) + &output::format_gaps(&all.missing)
             })?;
@@ -100,6 +106,10 @@ fn format_clusters(clusters: &[Member], wide: bool) -> String {
     }
     let has_windows = clusters.iter().any(|one| !one.maintenance.is_empty());
     header.extend(has_windows.then_some("MAINTENANCE"));
+    let has_use = clusters.iter().any(|one| one.real_use.is_some());
+    if has_use {
+        header.extend(["REAL CPU", "REAL MEMORY"]);
+    }
     let rows = clusters.iter().map(|one| {
         let pair =
             |(used, all): &(String, String)| format!("{}/{}", format_plain_amount(used), format_plain_amount(all));
@@ -120,9 +130,21 @@ fn format_clusters(clusters: &[Member], wide: bool) -> String {
             cells.extend([one.region.clone(), others.join(", "), one.taints.join(", ")]);
         }
         cells.extend(has_windows.then(|| one.maintenance.join(", ")));
+        if has_use {
+            cells.extend(["cpu", "memory"].map(|resource| format_real_use(one, resource)));
+        }
         cells
     });
     format_table(&header, rows)
+}
+
+/// What nodes really use of a resource, and the percent of what they have; nothing where nobody says so.
+fn format_real_use(one: &Member, resource: &str) -> String {
+    let Some(real) = &one.real_use else { return String::new() };
+    let (Some((used, _)), Some(share)) = (real.amounts.get(resource), real.share_of(resource)) else {
+        return String::new();
+    };
+    format!("{} ({share}%)", format_plain_amount(used))
 }
 
 /// As people write it. What is no amount is shown as it is.
@@ -139,8 +161,14 @@ fn describe_cluster(one: &Member) -> String {
         .iter()
         .map(|(name, (used, all))| [name.clone(), format_plain_amount(used), format_plain_amount(all)]);
     let _ = write!(text, "\n{}", format_columns(["RESOURCE", "ALLOCATED", "ALLOCATABLE"], amounts));
+    if let Some(real) = &one.real_use {
+        let _ = writeln!(text, "\nReal use was read {} s ago", real.age);
+    }
     for taint in &one.taints {
         let _ = writeln!(text, "\nTaint {taint}");
+    }
+    for group in &one.autoscaled_groups {
+        let _ = writeln!(text, "\nAutoscaled group {group}");
     }
     if let Some(jobs) = one.jobs.as_ref().filter(|jobs| !jobs.is_empty()) {
         let cells = jobs.iter().map(|job| {
@@ -195,6 +223,7 @@ mod tests {
     use caldera_crds::names::caldera::ADMISSION;
 
     use super::*;
+    use crate::view::RealUse;
 
     fn cluster(taints: Value) -> Value {
         json!({
@@ -237,8 +266,13 @@ mod tests {
         assert_eq!((whole.pods, whole.cpu.as_deref()), (5, Some("12.5")));
         let split = part(&binding(json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 3}])), 1);
         assert_eq!((split.pods, split.cpu.as_deref()), (3, Some("7.5")));
-        let one = Member { jobs: Some(vec![split]), ..read_member(&cluster(Value::Null)) };
+        let mut one = Member { jobs: Some(vec![split]), ..read_member(&cluster(Value::Null)) };
         assert!(describe_cluster(&one).contains("vcjob/j"), "{}", describe_cluster(&one));
+        assert!(!describe_cluster(&one).contains("REAL CPU"));
+        let amounts = [("cpu".to_owned(), ("6500m".to_owned(), "8".to_owned()))].into();
+        one.real_use = Some(RealUse { amounts, age: 7 });
+        let told = describe_cluster(&one);
+        assert!(told.contains("6.5 (81%)") && told.contains("Real use was read 7 s ago"), "{told}");
         assert_eq!(["12500m", "2571428571n", "odd"].map(format_plain_amount), ["12.5", "2.571", "odd"]);
         let mut ended = binding(json!([{"name": "m1", "replicas": 5}]));
         ended["status"] = json!({"aggregatedStatus": [

@@ -24,6 +24,7 @@ use caldera_runtime::{
     serve::Ready,
     shutdown,
     tls::{CertificateExpiry, Identity, RELOAD_EVERY, ServedTls, estimator_server_config},
+    watch::{declare_kinds, read_declared_kinds},
 };
 use caldera_webhook::Placer;
 use jiff::SignedDuration;
@@ -55,7 +56,12 @@ pub async fn connect_client(
 
 /// The same for a command that changes nothing all the time, so that nobody counts its writes.
 pub async fn connect_for_command(kubeconfig: Option<&Path>, command: &str) -> anyhow::Result<Client> {
-    connect_client(kubeconfig, command, &WriteCounts::default()).await
+    let client = connect_client(kubeconfig, command, &WriteCounts::default()).await?;
+    // What does not answer now is told by what the command asks for.
+    if let Err(error) = read_declared_kinds(&client).await {
+        tracing::debug!(%error, "can not read which kinds are told by data");
+    }
+    Ok(client)
 }
 
 /// The same, and the namespace that is asked for or is the kubeconfig's.
@@ -81,7 +87,7 @@ pub async fn run_controller(args: ControllerArgs) -> anyhow::Result<ExitCode> {
     let ComponentArgs { kubeconfig, process } = &args.component;
     if args.shadow {
         let (client, admin, _, stop) = prepare_component("shadow", kubeconfig.as_deref(), process.admin).await?;
-        let config = configure_controller(process, (&args.rules, args.placer), &admin);
+        let config = configure_controller(process, (&args.rules, args.placer), &admin)?;
         caldera_controller::run_in_shadow(config, client, stop).await?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -97,7 +103,7 @@ pub(crate) async fn lead_controller(
     admin: AdminServer,
     stop: CancellationToken,
 ) -> anyhow::Result<ExitCode> {
-    let config = configure_controller(process, (rules, placer), &admin);
+    let config = configure_controller(process, (rules, placer), &admin)?;
     run_under_lease(CONTROLLER_LEASE, process, &admin, client.clone(), stop, |active, epoch| async move {
         Ok(caldera_controller::run(caldera_controller::Config { epoch, ..config }, client, active).await?)
     })
@@ -109,19 +115,19 @@ fn configure_controller(
     process: &ProcessArgs,
     (rules, placer): (&QueueRulesArgs, PlacerArgs),
     admin: &AdminServer,
-) -> caldera_controller::Config {
-    caldera_controller::Config {
+) -> anyhow::Result<caldera_controller::Config> {
+    Ok(caldera_controller::Config {
         ready: admin.ready.clone(),
         registry: admin.registry.clone(),
         states: admin.states.clone(),
         namespace: process.lease_namespace.clone(),
         stock_scheduler: placer.stock_scheduler,
-        ..build_controller_config(rules)
-    }
+        ..build_controller_config(rules)?
+    })
 }
 
-/// The controller's order, reservation and preemption settings, from its flags.
-fn build_controller_config(args: &QueueRulesArgs) -> caldera_controller::Config {
+/// The controller's order, reservation, preemption and load settings, from its flags.
+fn build_controller_config(args: &QueueRulesArgs) -> anyhow::Result<caldera_controller::Config> {
     let mut config = caldera_controller::Config {
         order: args.order,
         history_half_life: args.history_half_life.into(),
@@ -147,7 +153,8 @@ fn build_controller_config(args: &QueueRulesArgs) -> caldera_controller::Config 
     policy.bounds.patience = args.preempt_after.into();
     policy.bounds.rate = EvictionRate { evictions: args.evictions_per_minute, seconds: 60 };
     policy.protected.extend(args.protect_namespaces.iter().map(|name| name.as_str().into()));
-    config
+    config.load = args.load.to_policy().map_err(anyhow::Error::msg)?;
+    Ok(config)
 }
 
 pub async fn run_scheduler(args: SchedulerArgs) -> anyhow::Result<ExitCode> {
@@ -371,6 +378,8 @@ pub(crate) async fn serve_webhook(
     let listener =
         std::net::TcpListener::bind(args.listen).with_context(|| format!("failed to listen on {}", args.listen))?;
     let expiry = CertificateExpiry::register(&registry);
+    // A webhook that registers itself names the kinds that the host declares.
+    declare_kinds(&client, &stop).await;
     let served = serve_identity(args, &process.lease_namespace, &client, expiry, &stop).await?;
     let config = caldera_webhook::Config {
         limits: build_webhook_limits(args),
@@ -416,7 +425,7 @@ mod tests {
     fn decided(flags: &[&str]) -> caldera_controller::Config {
         let words = ["caldera", "controller"].iter().chain(flags);
         match Args::try_parse_from(words).unwrap().command {
-            Command::Controller(args) => build_controller_config(&args.rules),
+            Command::Controller(args) => build_controller_config(&args.rules).unwrap(),
             other => panic!("{other:?}"),
         }
     }
@@ -428,6 +437,23 @@ mod tests {
         assert_eq!(said.pods_ready_timeout, default.pods_ready_timeout);
         assert_eq!(said.member_lost_after, default.member_lost_after);
         assert_eq!(format!("{:?}", said.preemption), format!("{:?}", default.preemption));
+        assert_eq!(said.load, default.load);
+    }
+
+    #[test]
+    fn an_admin_says_from_when_on_a_cluster_is_hot() {
+        let flags =
+            ["--load-aware", "--load-thresholds=cpu=20", "--load-target-thresholds=cpu=70", "--load-interval=60"];
+        let said = decided(&flags).load;
+        assert!(said.enabled && said.interval == 60);
+        assert_eq!(
+            (said.thresholds.to_string(), said.target_thresholds.to_string()),
+            ("cpu=20".into(), "cpu=70".into())
+        );
+        let words = ["caldera", "controller", "--load-thresholds=cpu=90,memory=30"];
+        let Command::Controller(args) = Args::try_parse_from(words).unwrap().command else { panic!("another command") };
+        assert!(build_controller_config(&args.rules).unwrap_err().to_string().contains("has to be below"));
+        assert!(Args::try_parse_from(["caldera", "controller", "--load-thresholds=cpu=101"]).is_err());
     }
 
     #[test]

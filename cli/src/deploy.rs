@@ -127,8 +127,8 @@ pub fn build_component_objects(deploy: &Deploy) -> Vec<Value> {
     objects
 }
 
-/// What a member needs so that a collector (or an estimator) inside it can read its nodes, pods, HyperNodes and queues;
-/// with the collector itself where an image and the member's name are given.
+/// What a member needs so that a collector (or an estimator) inside it can read its nodes and what they use, pods,
+/// HyperNodes and queues; with the collector itself where an image and the member's name are given.
 #[must_use]
 pub fn build_member_objects(namespace_name: &str, collector_of: Option<(&str, &str)>) -> Vec<Value> {
     let name = "caldera-inventory";
@@ -143,6 +143,7 @@ pub fn build_member_objects(namespace_name: &str, collector_of: Option<(&str, &s
                 {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": read},
                 {"apiGroups": ["topology.volcano.sh"], "resources": ["hypernodes"], "verbs": read},
                 {"apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "verbs": read},
+                {"apiGroups": ["metrics.k8s.io"], "resources": ["nodes"], "verbs": ["list"]},
             ],
         }),
         json!({

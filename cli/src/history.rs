@@ -32,11 +32,12 @@ struct HistoryReport<'a> {
 }
 
 pub async fn run_history(args: HistoryArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_for_command(args.kubeconfig.as_deref(), "history").await?;
+    let client = components::connect_for_command(args.records.kubeconfig.as_deref(), "history").await?;
     if args.actions {
         return actions::print_actions(&client, &args).await;
     }
-    let jobs = read_history::<EndedJob>(&client, args.lease_namespace.as_deref(), ENDED_JOBS).await?.list_lines();
+    let jobs =
+        read_history::<EndedJob>(&client, args.records.lease_namespace.as_deref(), ENDED_JOBS).await?.list_lines();
     let report = HistoryReport { jobs: select_jobs(&jobs, &args, Timestamp::now()) };
     // One that is gone may have a history all the same.
     if let Some(queue) = args.queue.as_deref().filter(|queue| jobs.iter().all(|job| job.queue.as_str() != *queue)) {
@@ -75,17 +76,29 @@ async fn read_history<L: HistoryLine>(
 
 /// Those that are asked for, in the order of their ends.
 fn select_jobs<'a>(jobs: &'a [EndedJob], args: &HistoryArgs, now: Timestamp) -> Vec<&'a EndedJob> {
-    let since = args.since.map(|since| now.as_second().saturating_sub(since));
-    let is_or_any = |asked: &Option<String>, is: &str| asked.as_ref().is_none_or(|asked| asked == is);
-    let is_asked_for = |job: &&EndedJob| {
-        is_or_any(&args.namespace, &job.namespace)
-            && is_or_any(&args.queue, job.queue.as_str())
-            && is_or_any(&args.user, job.user.as_deref().unwrap_or_default())
-            && is_or_any(&args.result, &job.result)
-            && since.is_none_or(|since| job.ended.as_second() >= since)
+    let is_asked_for = |job: &EndedJob| {
+        is_or_any(args.namespace.as_ref(), &job.namespace)
+            && is_or_any(args.queue.as_ref(), job.queue.as_str())
+            && is_or_any(args.user.as_ref(), job.user.as_deref().unwrap_or_default())
+            && is_or_any(args.result.as_ref(), &job.result)
     };
-    let mut asked: Vec<&EndedJob> = jobs.iter().filter(is_asked_for).collect();
-    asked.sort_by_key(|job| job.ended);
+    select_in_order(jobs, |job| job.ended, args.since.map(|since| now.as_second().saturating_sub(since)), is_asked_for)
+}
+
+fn is_or_any(asked: Option<&String>, is: &str) -> bool {
+    asked.is_none_or(|asked| asked == is)
+}
+
+/// Those that are asked for and not older than a second since 1970, in the order of their times.
+fn select_in_order<T>(
+    all: &[T],
+    at: impl Fn(&T) -> Timestamp,
+    since: Option<i64>,
+    is_asked_for: impl Fn(&T) -> bool,
+) -> Vec<&T> {
+    let is_new_enough = |one: &T| since.is_none_or(|since| at(one).as_second() >= since);
+    let mut asked: Vec<&T> = all.iter().filter(|one| is_new_enough(one) && is_asked_for(one)).collect();
+    asked.sort_by_key(|one| at(one));
     asked
 }
 
@@ -157,7 +170,7 @@ fn format_csv(jobs: &[&EndedJob]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::UsageOutput;
+    use crate::args::{RecordsArgs, UsageOutput};
 
     fn ended(name: &str, result: &str, ended: &str) -> EndedJob {
         let job = json!({
@@ -175,8 +188,7 @@ mod tests {
             user: None,
             result: None,
             since: None,
-            lease_namespace: None,
-            kubeconfig: None,
+            records: RecordsArgs::default(),
             actions: false,
             output: UsageOutput::Table,
         }

@@ -6,7 +6,7 @@
 //! for, and only ours.
 
 use caldera_controller::{history, settings, shadow, usage};
-use caldera_crds::names::karmada::CLUSTER_NAMESPACE;
+use caldera_crds::{names::karmada::CLUSTER_NAMESPACE, workload::WorkloadKind};
 use caldera_runtime::debug_state::DEBUG_STATE_PATH;
 use serde_json::{Value, json};
 
@@ -53,6 +53,8 @@ const OURS: &str = "federation.caldera.dev";
 const DATA: Rule = ("datadependency.volcano.sh", &["datasources", "datasourceclaims"], FOLLOW);
 const HYPER_JOBS: Rule = ("training.volcano.sh", &["hyperjobs"], FOLLOW);
 const POLICIES: Rule = ("policy.karmada.io", &["propagationpolicies", "clusterpropagationpolicies"], FOLLOW);
+/// Kinds that are told by data. Who tells one grants its objects to the components, or has `caldera upgrade` do it.
+const KINDS: Rule = (OURS, &["workloadkinds"], FOLLOW);
 const EVENTS: Rule = ("", &["events"], &["create"]);
 const CLASSES: Rule = ("scheduling.k8s.io", &["priorityclasses"], FOLLOW);
 /// To ask who somebody is, and what he may do.
@@ -114,7 +116,7 @@ fn build_reader_roles() -> [Value; 3] {
         ("scheduling.k8s.io", &["priorityclasses"], READ),
         (BINDINGS, &["resourcebindings"], READ),
         ("cluster.karmada.io", &["clusters"], READ),
-        (OURS, &["clusterinventories", "federationtopologies"], READ),
+        (OURS, &["clusterinventories", "federationtopologies", "workloadkinds"], READ),
         (DATA.0, DATA.1, READ),
     ];
     let role = |name: &str, rules: Vec<Value>| {
@@ -134,6 +136,13 @@ fn build_reader_roles() -> [Value; 3] {
     [reader, role("caldera-member-reader", vec![of_members]), role("caldera-state-reader", vec![state])]
 }
 
+/// Those of kinds that are told by data, as far as this process knows them. Components alone: whoever tells a kind
+/// shows its objects to no viewer.
+fn list_declared_workloads(verbs: &'static [&'static str]) -> impl Iterator<Item = Rule> {
+    let declared = WorkloadKind::list_all().filter(|kind| matches!(kind, WorkloadKind::Declared(_)));
+    declared.map(move |kind| (kind.group(), kind.plurals(), verbs))
+}
+
 /// The workloads alone, without their namespaces.
 fn follow_workloads() -> impl Iterator<Item = Rule> {
     WORKLOADS.into_iter().map(|(group, resources, verbs)| match group {
@@ -149,16 +158,18 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
         "webhook" => {
             // What the cache lacks is read.
             rules.extend(WORKLOADS.map(|(group, resources, _)| (group, resources, READ)));
+            rules.extend(list_declared_workloads(READ));
             rules.extend([
                 (BINDINGS, &["resourcebindings"][..], READ),
                 (QUEUES, &["queues"], FOLLOW),
                 CLASSES,
                 // Whether one selects a new job.
                 POLICIES,
+                KINDS,
             ]);
         }
         "controller" => {
-            rules.extend(WORKLOADS.into_iter().chain(MEMBERS));
+            rules.extend(WORKLOADS.into_iter().chain(list_declared_workloads(FOLLOW)).chain(MEMBERS));
             rules.extend([
                 (BINDINGS, &["resourcebindings"][..], &["list", "watch", "patch"][..]),
                 // What runs in members that are lost; and a copy that Karmada believes is there is sent again.
@@ -186,19 +197,19 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
                 (DATA.0, &["datasources"], &["create", "delete"]),
                 // Of the jobs of HyperJobs.
                 ("policy.karmada.io", &["propagationpolicies"], &["list", "watch", "create", "patch", "delete"]),
-                (OURS, &["clusterinventories", "federationtopologies"], FOLLOW),
+                (OURS, &["clusterinventories", "federationtopologies", "workloadkinds"], FOLLOW),
                 EVENTS,
                 CLASSES,
             ]);
         }
         "scheduler" => {
-            rules.extend(follow_workloads().chain(MEMBERS));
+            rules.extend(follow_workloads().chain(list_declared_workloads(FOLLOW)).chain(MEMBERS));
             rules.extend([
                 (BINDINGS, &["resourcebindings", "clusterresourcebindings"][..], &["list", "watch", "patch"][..]),
                 (BINDINGS, &["resourcebindings/status", "clusterresourcebindings/status"], &["patch"]),
                 POLICIES,
                 DATA,
-                (OURS, &["clusterinventories", "federationtopologies", "clusterscores"], FOLLOW),
+                (OURS, &["clusterinventories", "federationtopologies", "clusterscores", "workloadkinds"], FOLLOW),
                 (OURS, &["federationtopologies/status"], &["patch"]),
                 EVENTS,
             ]);
@@ -207,6 +218,7 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
         "inventory" => {
             rules.extend(MEMBERS);
             rules.push((OURS, &["clusterinventories"], &["get", "list", "watch", "create", "patch", "delete"]));
+            rules.push(KINDS);
         }
         "estimator" => {
             rules.extend(MEMBERS);
@@ -214,7 +226,7 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
         }
         // It shows what it follows to whoever may list it himself, and asks who that is.
         "console" => {
-            rules.extend(follow_workloads());
+            rules.extend(follow_workloads().chain(list_declared_workloads(FOLLOW)));
             rules.extend([
                 ("", &["events"][..], &["list"][..]),
                 (QUEUES, &["queues", "podgroups"], FOLLOW),
@@ -223,7 +235,7 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
                 // Expected starts, and where pods are.
                 ("", &["namespaces"], &["list"]),
                 ("scheduling.k8s.io", &["priorityclasses"], READ),
-                (OURS, &["clusterinventories", "federationtopologies"], READ),
+                (OURS, &["clusterinventories", "federationtopologies", "workloadkinds"], READ),
                 (DATA.0, DATA.1, READ),
                 (HYPER_JOBS.0, HYPER_JOBS.1, READ),
             ]);

@@ -41,8 +41,8 @@ struct ShadowLine<'a> {
 }
 
 pub async fn run_shadow(args: ShadowArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_for_command(args.kubeconfig.as_deref(), "shadow").await?;
-    let report = read_report(&client, args.lease_namespace.as_deref()).await?;
+    let client = components::connect_for_command(args.records.kubeconfig.as_deref(), "shadow").await?;
+    let report = read_report(&client, args.records.lease_namespace.as_deref()).await?;
     let answer = build_answer(&report, &args, Timestamp::now());
     output::print_answer(args.output, &answer, |wide| format_answer(&answer, wide))?;
     Ok(ExitCode::SUCCESS)
@@ -140,6 +140,7 @@ fn format_totals(answer: &ShadowAnswer<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::RecordsArgs;
     use crate::output::Output;
 
     fn report() -> ShadowReport {
@@ -180,8 +181,7 @@ mod tests {
             queue: None,
             verdict: Vec::new(),
             since: None,
-            lease_namespace: None,
-            kubeconfig: None,
+            records: RecordsArgs::default(),
             output: Output::Table,
         }
     }

@@ -48,8 +48,8 @@ struct UsageRow {
 }
 
 pub async fn run_usage(args: UsageArgs) -> anyhow::Result<ExitCode> {
-    let client = components::connect_for_command(args.kubeconfig.as_deref(), "usage").await?;
-    let history = read_history(&client, args.lease_namespace.as_deref()).await?;
+    let client = components::connect_for_command(args.records.kubeconfig.as_deref(), "usage").await?;
+    let history = read_history(&client, args.records.lease_namespace.as_deref()).await?;
     let report = make_report(&history, args.month, &args.by);
     match args.output.to_answer_output() {
         None => output::write_stdout(&format_csv(&report, &args.by)),

@@ -67,7 +67,7 @@ pub async fn follow_objects(
 ) -> anyhow::Result<Watches> {
     let mut watches = Watches::default();
     let follower = Follower::new(client.clone(), changes, stop.clone());
-    for kind in WorkloadKind::ALL {
+    for kind in WorkloadKind::list_all() {
         let gaps = watches.gaps.len();
         let convert = move |event| Change::Workloads(kind, event);
         let all = watcher::Config::default();

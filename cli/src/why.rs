@@ -155,7 +155,7 @@ async fn describe_missing(client: &Client, job: &JobName, namespace: &str, other
 /// The other kinds that have one of this name.
 fn describe_other_kinds_of_name(live: &Live, job: &JobName, namespace: &str) -> String {
     let mut text = String::new();
-    for kind in WorkloadKind::ALL.into_iter().filter(|kind| *kind != job.kind) {
+    for kind in WorkloadKind::list_all().filter(|kind| *kind != job.kind) {
         let other = build_workload_ref(kind, namespace, &job.name);
         if find_binding(&live.controller, &other).is_some()
             || explain_without_binding(&live.controller, &other).is_some()

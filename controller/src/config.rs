@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use caldera_core::queue::{HISTORY_HALF_LIFE, OrderPolicy, RESERVATION_AFTER, preemption::PreemptionPolicy};
+use caldera_core::{
+    load_aware::LoadPolicy,
+    queue::{HISTORY_HALF_LIFE, OrderPolicy, RESERVATION_AFTER, preemption::PreemptionPolicy},
+};
 use caldera_runtime::{
     client::WriteCounts,
     clock::{SharedClock, SystemClock},
@@ -40,6 +43,8 @@ pub struct Config {
     pub reservation_after: Option<i64>,
     /// Which jobs may evict which, and how many at most.
     pub preemption: PreemptionPolicy,
+    /// Which jobs leave clusters that are really hot.
+    pub load: LoadPolicy,
     /// Under which lease it is active; `None` for a single replica that needs none.
     pub epoch: Option<String>,
     /// How long a part of a gang has, from its placement on, until its minimum is on nodes; then the gang is requeued.
@@ -68,6 +73,7 @@ impl Default for Config {
             history_half_life: HISTORY_HALF_LIFE,
             reservation_after: Some(RESERVATION_AFTER),
             preemption: PreemptionPolicy::default(),
+            load: LoadPolicy::default(),
             epoch: None,
             pods_ready_timeout: DEFAULT_TIMEOUT,
             member_lost_after: Some(MEMBER_LOST_AFTER),

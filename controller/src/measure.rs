@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::{
-    gang::{ClusterName, QueueName},
-    inventory::Source,
+    gang::QueueName,
+    inventory::{MEASURED, MemberLoad, Source},
     quantity::Quantity,
     queue::ledger::AdmissionStage,
 };
@@ -18,12 +18,12 @@ use caldera_runtime::metric::Sample;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    decide::{Controller, is_requeue, jobs::JobPhase},
+    decide::{Controller, is_requeue, jobs::JobPhase, load_aware::list_reserved_clusters},
     explain::list_amounts,
     metrics::{
         BORROWED, CAPABILITY, CLUSTER_ALLOCATED, CLUSTER_CAPACITY, CLUSTER_FRAGMENTATION, CLUSTER_READY,
-        CLUSTER_RESERVED_IDLE, DESERVED, EVICTED, JOBS, LAST_EVENT, Metrics, PAUSED, REQUEUED, RESERVATIONS,
-        SETTINGS_REFUSED, START, STARTED_GANGS, USED, WAIT,
+        CLUSTER_RESERVED_IDLE, CLUSTER_USED, CLUSTER_USED_READ, DESERVED, EVICTED, JOBS, LAST_EVENT, Metrics, PAUSED,
+        REQUEUED, RESERVATIONS, SETTINGS_REFUSED, START, STARTED_GANGS, USED, WAIT,
     },
     observe::{Input, Key},
     write::{Decision, pod_group::phase_of},
@@ -157,14 +157,6 @@ fn find_queue_and_phase(controller: &Controller, key: &Key) -> Option<&'static s
     Some(phase_of(controller.objects.workload_of(binding)?, state.stage()))
 }
 
-/// Clusters that are reserved for jobs that wait.
-fn list_reserved_clusters(controller: &Controller) -> BTreeSet<ClusterName> {
-    let pending = controller.jobs.states.iter().filter(|(_, state)| state.phase == JobPhase::Pending);
-    let bindings = pending.filter_map(|(key, _)| controller.objects.bindings.get(key));
-    let reservations = bindings.filter_map(|binding| controller.jobs.engine.reservation_of(binding.id.as_str()));
-    reservations.flat_map(|reservation| reservation.clusters).collect()
-}
-
 /// All gauges.
 fn list_samples(controller: &Controller) -> Vec<Sample> {
     let mut samples = sample_clusters(controller);
@@ -233,12 +225,21 @@ fn sample_jobs(controller: &Controller) -> Vec<Sample> {
     samples
 }
 
+/// What nodes really use, and when that was read.
+fn sample_load(cluster: &str, load: &MemberLoad) -> Vec<Sample> {
+    let used = |resource: &str| Sample::new(&CLUSTER_USED, [cluster, resource], to_number(load.used.get(resource)));
+    let read = Sample::new(&CLUSTER_USED_READ, [cluster], load.read_at.as_seconds() as f64);
+    MEASURED.into_iter().map(used).chain([read]).collect()
+}
+
 fn sample_clusters(controller: &Controller) -> Vec<Sample> {
     let mut samples = Vec::new();
-    let reserved = list_reserved_clusters(controller);
+    let reserved = list_reserved_clusters(&controller.objects, &controller.jobs);
     for (cluster, capacity) in controller.capacity.fleet().clusters() {
         let name = cluster.name.as_str();
         samples.push(Sample::new(&CLUSTER_READY, [name], f64::from(u8::from(cluster.ready))));
+        samples
+            .extend(controller.capacity.fleet().member_load(name).into_iter().flat_map(|load| sample_load(name, load)));
         let (all, free) = (capacity.sum_allocatable(), capacity.sum_free());
         for (resource, amount) in all.iter() {
             let labels = [name, resource.as_str()];

@@ -49,6 +49,10 @@ metrics! { ALL:
         "Nodes that are used in part over nodes that have any, known where nodes are: GFR";
     CLUSTER_RESERVED_IDLE = Gauge "caldera_cluster_reserved_idle" ["cluster", "resource"],
         "Free in a cluster that is reserved for a job that waits; over time it is the idle resource-seconds of reservations";
+    CLUSTER_USED = Gauge "caldera_cluster_used" ["cluster", "resource"],
+        "What usable nodes really use of cpu and memory, in cores or bytes, where the member measures it";
+    CLUSTER_USED_READ = Gauge "caldera_cluster_used_timestamp_seconds" ["cluster"],
+        "When that was read, in seconds since 1970";
     STARTED_GANGS = Counter "caldera_started_gangs" ["clusters"],
         "Gangs whose minimum began to run, by how many clusters they are in: 1, 2, 3, more";
     LAST_EVENT = Gauge "caldera_watch_last_event_timestamp_seconds" ["kind"],

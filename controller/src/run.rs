@@ -22,7 +22,7 @@ use caldera_core::gang::ClusterName;
 use caldera_runtime::{
     client::ClientError,
     members::Members,
-    watch::{Event, Follower, WatchOptions},
+    watch::{Event, Follower, WatchOptions, declare_kinds},
     write::{self, Failure, WriteOutcome, Writer, wait_for_outcomes},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -115,10 +115,13 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         config.clock.clone(),
         member_events,
         stop.clone(),
-    );
-    watch_host(&client, &inputs, clusters, &stop);
+    )
+    .with_load();
+    declare_kinds(&client, &shutdown).await;
+    let told_kinds = watch_host(&client, &inputs, clusters, &stop);
     let flags = Settings::from_config(&config);
     let mut controller = Controller::default();
+    controller.require_told_kinds(told_kinds);
     let begun = tokio::select! {
         biased;
         () = shutdown.cancelled() => return Ok(()),
@@ -208,6 +211,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
                 break;
             };
         }
+        let overdue = controller.give_up_overdue_lists(now);
         if controller.is_complete() && !config.ready.is_ready() {
             tracing::info!("all kinds are listed; deciding from now on");
             config.ready.set_ready(true);
@@ -247,7 +251,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             }
         }
         // Before all is listed nothing is saved, and nothing waits for that.
-        next = decisions.next.into_iter().chain(controller.is_complete().then(|| saves.find_next())).min();
+        next =
+            decisions.next.into_iter().chain(overdue).chain(controller.is_complete().then(|| saves.find_next())).min();
         let look = if controller.is_complete() {
             measures.update_metrics_if_due(&mut controller, &metrics, now)
         } else {
@@ -323,13 +328,14 @@ fn update_member_watches(event: Event<Cluster>, members: &mut Members) -> Input 
     Input::Clusters(read.unwrap_or(Event::Reset(Vec::new())))
 }
 
-/// Follows every kind on the host that the index needs, reading each object into what is kept of it.
+/// Follows every kind on the host that the index needs, reading each object into what is kept of it. Returns which of
+/// those that are told by data are followed from the beginning.
 fn watch_host(
     client: &Client,
     inputs: &mpsc::Sender<Input>,
     clusters: mpsc::Sender<Event<Cluster>>,
     stop: &CancellationToken,
-) {
+) -> Vec<WorkloadKind> {
     let all = watcher::Config::default;
     let ours = watcher::Config::default().labels(WORKLOAD_KIND);
     let follower = Follower::new(client.clone(), inputs.clone(), stop.clone());
@@ -353,12 +359,15 @@ fn watch_host(
     }
     let of_hyper_jobs = watcher::Config::default().labels(HYPER_JOB_NAME);
     follower.follow_json(policy_resource(), of_hyper_jobs, |policy| PolicyFacts::read(&policy), Input::Policies);
-    for kind in WorkloadKind::ALL {
+    let follow = |follower: &Follower<Input>, kind: WorkloadKind, options: WatchOptions| {
         let read = |object: serde_json::Value| Workload::read(&object);
-        let options = WatchOptions::from(all()).allow_absent_kind(kind.is_optional());
         follower.follow_json(kind.api_resource(), options, read, move |event| Input::Workloads(kind, event));
+    };
+    for kind in WorkloadKind::ALL {
+        follow(&follower, kind, WatchOptions::from(all()).allow_absent_kind(kind.is_optional()));
     }
     Follower::new(client.clone(), clusters, stop.clone()).follow_typed::<Cluster, _, _>(all(), Some, Some);
+    follower.follow_declared_kinds(follow)
 }
 
 /// Reads what earlier controllers kept, again and again until the server answers: none is written over it before.

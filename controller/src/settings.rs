@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::{
     gang::QueueName,
+    load_aware::LoadPolicy,
     queue::{
         Engine, OrderPolicy,
         preemption::{EvictionRate, PreemptionPolicy},
@@ -62,6 +63,8 @@ pub struct Settings {
     pub evictions_per_minute: u32,
     /// Namespaces whose jobs are never evicted.
     pub protected_namespaces: BTreeSet<String>,
+    /// Which jobs leave clusters that are really hot.
+    pub load: LoadPolicy,
     /// karmada-scheduler places what is admitted.
     pub stock_scheduler: bool,
 }
@@ -88,6 +91,7 @@ impl Settings {
             preempt_unset: unset.preempt,
             evictions_per_minute: bounds.rate.evictions,
             protected_namespaces: protected.iter().map(ToString::to_string).collect(),
+            load: config.load.clone(),
             stock_scheduler: config.stock_scheduler,
         }
     }
@@ -100,7 +104,9 @@ impl Settings {
         self.mean_used.iter().for_each(|(queue, mean)| controller.jobs.engine.set_mean_used(queue, mean));
         controller.jobs.engine.set_reservation_after(Some(self.reservation_after).filter(|seconds| *seconds > 0));
         controller.preemption.schedule.policy = self.build_preemption_policy();
+        controller.load_aware.set_policy(self.load.clone());
         controller.objects.admits_whole_gangs = self.stock_scheduler;
+        controller.capacity.ignore_upcoming_nodes(self.stock_scheduler);
     }
 
     /// Who is evicted for whom.
@@ -160,6 +166,10 @@ mod tests {
         config.preemption.bounds.patience = 7;
         config.preemption.bounds.rate.evictions = 3;
         config.preemption.protected.insert("ops".into());
+        config.load.enabled = true;
+        config.load.thresholds.memory = None;
+        config.load.target_thresholds.memory = None;
+        config.load.excluded_namespaces.insert("ops".into());
         for config in [config, Config::default()] {
             let write = Settings::from_config(&config).to_write("ns");
             let Body::Apply { object, .. } = &write.body else { panic!("it is applied") };

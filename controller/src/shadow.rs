@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use caldera_core::gang::QueueName;
+use caldera_core::gang::{QueueName, WorkloadRef};
 use caldera_runtime::write::Write;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -109,6 +109,26 @@ pub struct ShadowJob {
 }
 
 impl ShadowJob {
+    /// A job that neither has started.
+    pub(crate) fn new(workload: &WorkloadRef, uid: String, queue: QueueName, submitted: Timestamp) -> Self {
+        Self {
+            namespace: workload.namespace.clone(),
+            kind: workload.kind.clone(),
+            name: workload.name.clone(),
+            uid,
+            queue,
+            submitted,
+            admitted: None,
+            clusters: BTreeSet::new(),
+            placed: None,
+            placed_in: BTreeSet::new(),
+            reason: None,
+            message: None,
+            evicts: BTreeSet::new(),
+            evicts_at: None,
+        }
+    }
+
     /// How the two compare on it.
     #[must_use]
     pub fn verdict(&self) -> ShadowVerdict {
@@ -220,22 +240,9 @@ mod tests {
     }
 
     fn job(name: &str) -> ShadowJob {
-        ShadowJob {
-            namespace: "ns".into(),
-            kind: "Job".into(),
-            name: name.into(),
-            uid: format!("uid-{name}"),
-            queue: "q".into(),
-            submitted: at(100),
-            admitted: None,
-            clusters: BTreeSet::new(),
-            placed: None,
-            placed_in: BTreeSet::new(),
-            reason: None,
-            message: None,
-            evicts: BTreeSet::new(),
-            evicts_at: None,
-        }
+        let (group, kind) = ("batch.volcano.sh".into(), "Job".into());
+        let workload = WorkloadRef { group, kind, namespace: "ns".into(), name: name.into() };
+        ShadowJob::new(&workload, format!("uid-{name}"), "q".into(), at(100))
     }
 
     fn clusters(names: &[&str]) -> BTreeSet<String> {

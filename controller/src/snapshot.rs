@@ -5,7 +5,7 @@
 //! not back in their queue. What is placed without a record of ours is in it as placed. Jobs that start together are
 //! in it each for itself, once enough of them are in line.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
     live_job::LiveJob,
@@ -57,13 +57,13 @@ fn describe_snapshot_job(
     controller: &Controller,
     binding: &Binding,
     state: &JobState,
-    in_line: &BTreeSet<Key>,
+    in_line: &BTreeMap<Key, Option<Key>>,
 ) -> Option<LiveJob> {
     let objects = &controller.objects;
     let placed = match &state.phase {
         JobPhase::Pending => false,
         // Its gang is not looked at yet.
-        JobPhase::Blocked(_) if in_line.contains(&binding.key) => false,
+        JobPhase::Blocked(_) if in_line.contains_key(&binding.key) => false,
         JobPhase::Holding { stage: AdmissionStage::Placed | AdmissionStage::Foreign, .. } => true,
         JobPhase::Holding { stage: AdmissionStage::Admitted, .. } => false,
         JobPhase::Holding { .. } | JobPhase::Blocked(_) | JobPhase::OutOfScope => return None,
@@ -93,6 +93,7 @@ fn describe_snapshot_job(
         submitter: workload.submitter.clone(),
         preemptable: workload.preemptable,
         never_preempts: objects.never_preempts(&workload.class),
+        starts_with: in_line.get(&binding.key).and_then(|first| Some(first.as_ref()?.to_string().into())),
     })
 }
 

@@ -128,7 +128,7 @@ fn fleet(units: i64) -> FleetResources {
 }
 
 fn drain_all(engine: &mut Engine) -> usize {
-    std::iter::from_fn(|| engine.release_next(|_, _| Fit::Yes)).count()
+    std::iter::from_fn(|| engine.release_next_by_fit(|_, _| Fit::Yes)).count()
 }
 
 fn job(i: usize, queues: usize, asks: &[Arc<Ask>]) -> Job {
@@ -152,18 +152,18 @@ fn quota_freed_to_release(bencher: Bencher<'_, '_>, (queues, waiting, kinds): (u
         let held = [("cpu", Quantity::from_units(1_000))].into_iter().collect();
         engine.charge_job(&JobId::from(format!("runs{i}")), &format!("queue{i}").into(), &held);
     }
-    assert!(engine.release_next(|_, _| Fit::Yes).is_none());
+    assert!(engine.release_next_by_fit(|_, _| Fit::Yes).is_none());
     let runs = JobId::from("runs0");
     let full: Resources = [("cpu", Quantity::from_units(1_000))].into_iter().collect();
     let less: Resources = [("cpu", Quantity::from_units(0))].into_iter().collect();
     bencher.bench_local(|| {
         engine.charge_job(&runs, &"queue0".into(), &less);
-        let release = engine.release_next(|_, _| Fit::Yes).unwrap();
+        let release = engine.release_next_by_fit(|_, _| Fit::Yes).unwrap();
         // Back to where it was: measured too, which makes it about twice of what is meant.
         let i: usize = release.id.as_str()[..8].parse().unwrap();
         engine.enqueue_job(job(i, queues, &asks));
         engine.charge_job(&runs, &"queue0".into(), &full);
-        assert!(engine.release_next(|_, _| Fit::Yes).is_none());
+        assert!(engine.release_next_by_fit(|_, _| Fit::Yes).is_none());
     });
 }
 
@@ -182,14 +182,14 @@ fn fleet_freed_to_release_with_reservations(bencher: Bencher<'_, '_>, (queues, w
         engine.charge_job(&JobId::from(format!("runs{i}")), &format!("queue{i}").into(), &held);
     }
     engine.set_now(waiting as i64 + 3_600);
-    assert!(engine.release_next(|_, _| Fit::Yes).is_none());
+    assert!(engine.release_next_by_fit(|_, _| Fit::Yes).is_none());
     let runs = JobId::from("runs0");
     let full: Resources = [("cpu", Quantity::from_units(1_000))].into_iter().collect();
     let less: Resources = [("cpu", Quantity::from_units(990))].into_iter().collect();
     bencher.bench_local(|| {
         engine.charge_job(&runs, &"queue0".into(), &less);
         let mut released = Vec::new();
-        while let Some(release) = engine.release_next(|_, _| Fit::Yes) {
+        while let Some(release) = engine.release_next_by_fit(|_, _| Fit::Yes) {
             released.push(release.id);
         }
         assert!(!released.is_empty());
@@ -199,7 +199,7 @@ fn fleet_freed_to_release_with_reservations(bencher: Bencher<'_, '_>, (queues, w
             let i: usize = id.as_str()[..8].parse().unwrap();
             engine.enqueue_job(job(i, queues, &asks));
         }
-        assert!(engine.release_next(|_, _| Fit::Yes).is_none());
+        assert!(engine.release_next_by_fit(|_, _| Fit::Yes).is_none());
     });
 }
 
@@ -243,17 +243,17 @@ fn fleet_freed_while_capacity_is_reserved_from_all(
     };
     engine.enqueue_job(gang());
     engine.set_now(waiting as i64 + 3_600);
-    assert!(engine.release_next(|_, _| Fit::Yes).is_none());
+    assert!(engine.release_next_by_fit(|_, _| Fit::Yes).is_none());
     bencher.bench_local(|| {
         engine.charge_job(&runs, &queue, &cpus(500 - freed));
-        let started = engine.release_next(|_, _| Fit::Yes);
+        let started = engine.release_next_by_fit(|_, _| Fit::Yes);
         assert_eq!(started.is_some(), freed == 400);
         // Back to where it was: measured too.
         engine.charge_job(&runs, &queue, &cpus(500));
         if started.is_some() {
             engine.enqueue_job(gang());
         }
-        assert!(engine.release_next(|_, _| Fit::Yes).is_none());
+        assert!(engine.release_next_by_fit(|_, _| Fit::Yes).is_none());
     });
 }
 
@@ -278,7 +278,7 @@ fn backfill_beside_a_thousand_reservations(bencher: Bencher<'_, '_>, running: us
     bencher.bench_local(|| {
         end += 1;
         engine.set_expected_end(&runs, Some(end));
-        assert!(engine.release_next(|_, _| Fit::Yes).is_none());
+        assert!(engine.release_next_by_fit(|_, _| Fit::Yes).is_none());
     });
 }
 
@@ -317,7 +317,7 @@ fn estimates(running: usize) -> (Engine, String) {
         engine.enqueue_job(job(format!("long{i}"), &long, 1));
     }
     engine.set_now(9_000);
-    assert!(engine.release_next(|_, _| Fit::Yes).is_none());
+    assert!(engine.release_next_by_fit(|_, _| Fit::Yes).is_none());
     (engine, "runs0".to_owned())
 }
 
@@ -379,7 +379,7 @@ fn gpus_are_full_ahead_of_a_thousand_that_need_none(bencher: Bencher<'_, '_>, fu
                 Fit::No { never: false, detail: "GPUs are in use".into() }
             }
         };
-        while engine.release_next(&mut fit).is_some() {
+        while engine.release_next_by_fit(&mut fit).is_some() {
             released += 1;
         }
         assert_eq!(released, 1_000);
@@ -434,7 +434,7 @@ fn fleet_changes_under_a_thousand_full_queues(bencher: Bencher<'_, '_>, order: O
     bencher.bench_local(|| {
         units += 1;
         engine.set_fleet(fleet(units));
-        assert!(engine.release_next(|_, _| Fit::Yes).is_none());
+        assert!(engine.release_next_by_fit(|_, _| Fit::Yes).is_none());
     });
 }
 

@@ -99,7 +99,7 @@ fn rebuild(list: List, bindings: &[Binding]) -> Engine {
         }
     }
     engine.set_now(list.bindings as i64 + 3_600);
-    assert!(engine.release_next(|_, _| Fit::Yes).is_none());
+    assert!(engine.release_next_by_fit(|_, _| Fit::Yes).is_none());
     engine
 }
 

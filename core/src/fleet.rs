@@ -15,14 +15,18 @@
 //! | `eviction` | what an eviction would free, and whether pods of a workload are still on nodes |
 //! | `reserved_clusters` | which clusters are reserved for a job that does not fit now |
 //! | `selected_labels` | which node labels gangs select on, so that shapes carry them |
+//! | `load` | what the nodes of each cluster really use |
+//! | `upcoming` | nodes that may still come: which pods wait for them, and what is left of them |
 
 mod eviction;
+mod load;
 mod queue_capacity;
 mod reserved_clusters;
 mod selected_labels;
 #[cfg(test)]
 mod tests;
 mod unseen_pods;
+mod upcoming;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,15 +38,17 @@ pub use eviction::EvictedPods;
 pub use queue_capacity::{AWAY, takes_jobs};
 pub use reserved_clusters::{ReservableCluster, choose_reserved_clusters, list_clusters_reserved_against};
 use selected_labels::SelectedLabels;
-use unseen_pods::{count_seen_pods, count_unseen, free_capacity, sort_by_age};
+use unseen_pods::{count_seen_pods, count_unseen, refresh_free_capacity, sort_by_age};
+pub use upcoming::AwaitedNodes;
+use upcoming::UpcomingNodes;
 
 use crate::{
     gang::{ClusterName, Gang, Requirement, WorkloadRef},
-    inventory::{Capacity, Change, Inventory, Source},
+    inventory::{Capacity, Change, Inventory, MemberLoad, NodeUse, Source},
     place::Cluster,
     plan::PinnedDomains,
     resources::Resources,
-    split::{FederationTopology, LinkedGroups, take_assumed},
+    split::{FederationTopology, LinkedGroups},
     time::EpochSeconds,
 };
 
@@ -60,6 +66,10 @@ pub enum Update {
     From(Origin),
     /// These are all queues of the member's own Volcano now.
     Queues(Queues),
+    /// What its nodes measured, and when that was read.
+    NodeUse(Vec<NodeUse>, EpochSeconds),
+    /// Its load, as its collector summed it up.
+    Load(Option<MemberLoad>),
 }
 
 /// Where a member's nodes and pods were read.
@@ -91,12 +101,6 @@ pub struct AssumedPods {
 }
 
 impl AssumedPods {
-    /// A capacity without so many pods of each task, kept in the domains of the cluster that they are pinned to.
-    fn subtract_assumed_pods(&self, capacity: Capacity, cluster: &str, pods: &[u32]) -> Capacity {
-        let anywhere = PinnedDomains::default();
-        take_assumed(capacity, &self.gang, pods, self.pinned.get(cluster).unwrap_or(&anywhere))
-    }
-
     /// Whether pods that have finished are followed by others: always, or until more have succeeded than run at once. A
     /// Volcano Job makes no others; where it restarts, the old ones are gone.
     fn replaces_finished_pods(&self) -> bool {
@@ -117,6 +121,7 @@ struct FleetMember {
     inventory: Inventory,
     origin: Origin,
     queues: Queues,
+    load: Option<MemberLoad>,
     down: Option<String>,
     /// Keys of the entries that name this cluster.
     assumed_keys: BTreeSet<String>,
@@ -132,6 +137,8 @@ struct FleetMember {
     recount: bool,
     /// What is free; stale while `dirty`.
     capacity: Capacity,
+    /// What may come beside it; `None` where nodes become no more. Stale while `dirty`.
+    upcoming: Option<UpcomingNodes>,
     dirty: bool,
     /// Promises that `capacity` does not show yet, the last to be made last.
     added: Vec<String>,
@@ -161,6 +168,8 @@ pub struct Fleet {
     selected: SelectedLabels,
     /// Nodes changed, or pods that belong to no entry.
     others_moved: bool,
+    /// Nodes that may come count for nothing.
+    ignores_upcoming: bool,
 }
 
 impl Fleet {
@@ -173,6 +182,7 @@ impl Fleet {
         member.cluster.published = None;
         let changed = !member.known || member.cluster != cluster || (falls_back && member.summary != summary);
         member.dirty |= falls_back && member.summary != summary || !member.known;
+        member.dirty |= member.cluster.autoscaling != cluster.autoscaling;
         self.relink |= !member.known;
         (member.cluster, member.summary, member.known) = (Cluster { published, ..cluster }, summary, true);
         changed
@@ -256,6 +266,8 @@ impl Fleet {
                 member.queues = queues;
                 return changed;
             }
+            Update::NodeUse(measured, read_at) => return member.measure_load(&measured, read_at),
+            Update::Load(load) => return member.set_load(load),
         };
         member.dirty |= changed;
         changed
@@ -375,14 +387,18 @@ impl Fleet {
             let added = std::mem::take(&mut member.added);
             if std::mem::take(&mut member.dirty) {
                 member.emptied = None;
-                member.capacity = free_capacity(member, name, sort_by_age(&self.entries, member.unseen.keys()));
+                let entries = sort_by_age(&self.entries, member.unseen.keys());
+                refresh_free_capacity(member, name, self.ignores_upcoming, entries);
                 continue;
             }
+            let takes_more = !added.is_empty();
             for key in added {
-                if let (Some(entry), Some(unseen)) = (self.entries.get(&key), member.unseen.get(&key)) {
-                    member.capacity =
-                        entry.assumed.subtract_assumed_pods(std::mem::take(&mut member.capacity), name, unseen);
+                if let (Some(entry), Some(unseen)) = (self.entries.get(&key), member.unseen.get(&key).cloned()) {
+                    member.take_unseen_pods(name, &key, &entry.assumed, &unseen);
                 }
+            }
+            if takes_more {
+                member.join_upcoming_nodes();
             }
         }
     }

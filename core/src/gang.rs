@@ -130,6 +130,9 @@ pub struct NodeClaim {
     pub selector: BTreeMap<String, String>,
     /// At least one term must match, if there are any.
     pub affinity: Vec<NodeTerm>,
+    /// Terms of nodes that it prefers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub preferred: Vec<PreferredTerm>,
     /// Taints the pod stands.
     pub tolerations: Vec<Toleration>,
     /// The most pods of the task that one node takes, where more would be in each other's way.
@@ -148,6 +151,15 @@ pub struct NodeTerm {
     pub labels: Vec<Requirement>,
     /// On the node's fields (`metadata.name`).
     pub fields: Vec<Requirement>,
+}
+
+/// Nodes that a pod prefers, and how much.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PreferredTerm {
+    /// 1 to 100.
+    pub weight: u32,
+    /// Which nodes.
+    pub term: NodeTerm,
 }
 
 /// `key operator values`.

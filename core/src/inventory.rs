@@ -19,7 +19,9 @@
 //! | `domain` | HyperNodes as a tree of domains over the nodes |
 //! | `bound_pods`, `removed_pods` | pods on nodes, and what is free if some of them are evicted |
 //! | `node_ref`, `interner`, `amounts` | nodes with their labels, equal values once, amounts, all kept small |
+//! | `upcoming` | nodes that autoscaled groups may still add |
 //! | `capacity` | what a decision reads: free capacity by shape, and its sums and bounds |
+//! | `load` | what nodes really use, beside what they have |
 
 mod amounts;
 mod bound_pods;
@@ -27,11 +29,13 @@ mod capacity;
 mod change;
 mod domain;
 mod interner;
+mod load;
 mod node_ref;
 mod node_shapes;
 mod relabel;
 mod removed_pods;
 mod shape_labels;
+mod upcoming;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,8 +48,10 @@ pub use capacity::profile::{CLUSTER_ROW, Profile, packing_scale, packing_units_c
 pub use capacity::{Capacity, NodeShape, Source};
 pub use change::{Change, Node, Owner, Pod};
 pub use domain::{Domain, DomainId, Domains, HyperNode, HyperNodeMember};
+pub use load::{MEASURED, MemberLoad, NodeUse, sum_node_use};
 pub use node_ref::NodeRef;
 pub use removed_pods::RemovedPods;
+pub(crate) use upcoming::count_upcoming_nodes_taken;
 
 use crate::{
     gang::{TaskName, WorkloadRef},

@@ -6,6 +6,7 @@
 #![deny(missing_docs)]
 
 pub mod admission;
+pub mod autoscaling;
 pub mod card_choice;
 pub mod card_model;
 pub mod card_quota;
@@ -18,6 +19,7 @@ pub mod gang;
 pub mod interning;
 pub mod inventory;
 pub mod live_job;
+pub mod load_aware;
 pub mod maintenance;
 mod name;
 pub mod node_affinity;

@@ -40,6 +40,8 @@ pub struct LiveJob {
     pub preemptable: Option<bool>,
     /// Nobody is evicted for it.
     pub never_preempts: bool,
+    /// The name of the first of those that it starts together with, where it is one of several.
+    pub starts_with: Option<Arc<str>>,
 }
 
 impl LiveJob {

@@ -1,21 +1,30 @@
-//! Maintenance windows: times for which a cluster is kept for nobody.
+//! Maintenance windows: times for which a cluster, or some of its nodes, are kept for nobody, or for some queues.
 //!
 //! Rule: Slurm's reservations with flag `MAINT` (`scontrol create reservation flags=maint`; `job_test_resv` of
 //! `src/slurmctld/reservation.c`). Nothing starts in a cluster during its window, nor anything before it that would not
 //! have ended when it begins. What runs there runs on. Slurm takes a job without a time limit for endless; so is it
 //! here, but only from the window's notice on: few jobs on Kubernetes say how long they run, and an endless one may use
-//! the cluster until then.
+//! the cluster until then. A window may name node groups ([`crate::node_groups`]), as a reservation names nodes: then
+//! it is about these nodes alone. And it may name queues, as a reservation with `accounts=` does: jobs of these and of
+//! queues below them start in it.
 //!
 //! Annotation `caldera.dev/maintenance` of a Cluster: a JSON list of windows, each `{"start": "2026-11-26T08:00:00Z",
-//! "end": "2026-11-26T12:00:00Z", "reason": "new kernels", "notice": "24h"}`. Times are RFC 3339; `reason` and `notice`
-//! may be left out. One fault and none of the windows counts.
+//! "end": "2026-11-26T12:00:00Z", "reason": "new kernels", "notice": "24h", "nodeGroups": ["a100"], "queues":
+//! ["ops"]}`. Times are RFC 3339; all but start and end may be left out. One fault and none of the windows counts.
 
 use std::{fmt, str::FromStr};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{run_limit::RunTime, status::duration::parse_whole_seconds, time::EpochSeconds};
+use crate::{
+    gang::{Operator, QueueName, Requirement},
+    node_groups::NODE_GROUP,
+    run_limit::RunTime,
+    status::duration::parse_whole_seconds,
+    text::name_some,
+    time::EpochSeconds,
+};
 
 /// So many windows may a cluster have.
 pub const MOST_WINDOWS: usize = 16;
@@ -23,6 +32,10 @@ pub const MOST_WINDOWS: usize = 16;
 const MOST_ANNOTATION_BYTES: usize = 8192;
 /// Characters of a reason.
 const LONGEST_REASON: usize = 200;
+/// Node groups, and queues, that a window names.
+const MOST_NAMES: usize = 64;
+/// Characters of such a name.
+const LONGEST_NAME: usize = 253;
 /// The notice of a window that does not say it, in seconds.
 pub const DEFAULT_NOTICE: i64 = 24 * 3600;
 
@@ -41,6 +54,10 @@ pub struct MaintenanceWindow {
     pub notice: i64,
     /// For people.
     pub reason: String,
+    /// The groups of the nodes that it is about; all nodes where it names none.
+    pub node_groups: Vec<String>,
+    /// Whose jobs start in it, and those of the queues below; nobody's where it names none.
+    pub queues: Vec<QueueName>,
 }
 
 /// When a job would run.
@@ -56,7 +73,9 @@ pub struct ExpectedRun {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseMaintenanceError {
     /// Not such a list.
-    #[error("it is no JSON list of windows with start and end, and with reason and notice at most: {0}")]
+    #[error(
+        "it is no JSON list of windows with start and end, and with reason, notice, nodeGroups and queues at most: {0}"
+    )]
     Malformed(String),
     /// Not a time.
     #[error("{0:?} is no time as 2026-11-26T08:00:00Z")]
@@ -67,6 +86,9 @@ pub enum ParseMaintenanceError {
     /// Not a duration.
     #[error("{0:?} is no notice: it is a second at least, as 90s, 45m or 24h")]
     Notice(String),
+    /// Not a name.
+    #[error("{0:?} is no name of a node group or a queue, or there are more than {MOST_NAMES} of them")]
+    Name(String),
     /// Too much.
     #[error(
         "more than {MOST_WINDOWS} windows, {MOST_ANNOTATION_BYTES} bytes, or {LONGEST_REASON} characters of a reason"
@@ -84,6 +106,10 @@ struct WindowText {
     reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     notice: Option<String>,
+    #[serde(default, rename = "nodeGroups", skip_serializing_if = "Vec::is_empty")]
+    node_groups: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    queues: Vec<QueueName>,
 }
 
 impl Maintenance {
@@ -94,10 +120,15 @@ impl Maintenance {
         Self(windows)
     }
 
-    /// The first window in which or before which such a run can not start.
+    /// The windows in which or before which such a run of a job of these queues can not start.
+    pub fn list_conflicts(&self, run: ExpectedRun, path: &[QueueName]) -> impl Iterator<Item = &MaintenanceWindow> {
+        self.0.iter().filter(move |window| window.keeps_out(run) && !window.is_kept_for(path))
+    }
+
+    /// Whether some window is kept for jobs of some queues.
     #[must_use]
-    pub fn find_conflict(&self, run: ExpectedRun) -> Option<&MaintenanceWindow> {
-        self.0.iter().find(|window| window.keeps_out(run))
+    pub fn names_queues(&self) -> bool {
+        self.0.iter().any(|window| !window.queues.is_empty())
     }
 
     /// The windows that are not over then.
@@ -129,22 +160,48 @@ impl MaintenanceWindow {
         run.from < self.end && (run.from >= self.start || reaches_into)
     }
 
-    /// Why such a run does not start in the cluster.
+    /// Whether jobs with this path of queues, the nearest first, start in it.
+    fn is_kept_for(&self, path: &[QueueName]) -> bool {
+        path.iter().any(|queue| self.queues.contains(queue))
+    }
+
+    /// Which nodes are in its groups; `None` where it is about all nodes.
+    #[must_use]
+    pub fn nodes(&self) -> Option<Requirement> {
+        let of = |values| Requirement { key: NODE_GROUP.to_owned(), operator: Operator::In, values };
+        (!self.node_groups.is_empty()).then(|| of(self.node_groups.clone()))
+    }
+
+    /// Why such a run does not start in the cluster, or on the nodes of its groups there.
     #[must_use]
     pub fn describe_conflict(&self, cluster: &str, run: ExpectedRun) -> String {
         let would = match run.known_end() {
-            _ if run.from >= self.start => "nothing starts there until then".to_owned(),
+            _ if run.from >= self.start && self.queues.is_empty() => "nothing starts there until then".to_owned(),
+            _ if run.from >= self.start => "nothing else starts there until then".to_owned(),
             Some(ends) => format!("it would run until {}", format_time(ends)),
             None => "it does not say for how long it runs".to_owned(),
         };
-        format!("cluster {cluster} is under maintenance {self}: {would}")
+        match self.node_groups.as_slice() {
+            [] => format!("cluster {cluster} is under maintenance {self}: {would}"),
+            _ => format!("in cluster {cluster} maintenance is {self}: {would}"),
+        }
     }
 }
 
 impl fmt::Display for MaintenanceWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "from {} to {}", format_time(self.start), format_time(self.end))?;
-        if self.reason.is_empty() { Ok(()) } else { write!(f, " ({})", self.reason) }
+        if !self.reason.is_empty() {
+            write!(f, " ({})", self.reason)?;
+        }
+        if !self.node_groups.is_empty() {
+            write!(f, " of the node groups {}", name_some(&self.node_groups))?;
+        }
+        if self.queues.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " for all but jobs of queue {}", name_some(&self.queues))
+        }
     }
 }
 
@@ -156,6 +213,8 @@ impl fmt::Display for Maintenance {
             end: format_time(window.end),
             reason: window.reason.clone(),
             notice: (window.notice != DEFAULT_NOTICE).then(|| RunTime(window.notice).to_string()),
+            node_groups: window.node_groups.clone(),
+            queues: window.queues.clone(),
         };
         let all: Vec<WindowText> = self.0.iter().map(written).collect();
         f.write_str(&serde_json::to_string(&all).map_err(|_| fmt::Error)?)
@@ -182,7 +241,7 @@ impl TryFrom<WindowText> for MaintenanceWindow {
     type Error = ParseMaintenanceError;
 
     fn try_from(written: WindowText) -> Result<Self, Self::Error> {
-        let WindowText { start: from, end: to, reason, notice } = written;
+        let WindowText { start: from, end: to, reason, notice, node_groups, queues } = written;
         let (start, end) = (parse_time(&from)?, parse_time(&to)?);
         if end <= start {
             return Err(ParseMaintenanceError::Empty(from, to));
@@ -194,8 +253,21 @@ impl TryFrom<WindowText> for MaintenanceWindow {
             None => DEFAULT_NOTICE,
             Some(notice) => parse_whole_seconds(&notice).ok_or(ParseMaintenanceError::Notice(notice))?,
         };
-        Ok(Self { start, end, notice, reason })
+        check_names(node_groups.iter().map(String::as_str))?;
+        check_names(queues.iter().map(QueueName::as_str))?;
+        Ok(Self { start, end, notice, reason, node_groups, queues })
     }
+}
+
+fn check_names<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> Result<(), ParseMaintenanceError> {
+    let is_long = names.len() > MOST_NAMES;
+    let is_name = |name: &str| !name.is_empty() && name.len() <= LONGEST_NAME && !name.contains(char::is_whitespace);
+    for name in names {
+        if is_long || !is_name(name) {
+            return Err(ParseMaintenanceError::Name(name.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 fn parse_time(text: &str) -> Result<EpochSeconds, ParseMaintenanceError> {
@@ -216,7 +288,7 @@ mod tests {
 
     fn window(start: i64, end: i64, notice: i64) -> MaintenanceWindow {
         let (start, end) = (EpochSeconds::new(start), EpochSeconds::new(end));
-        MaintenanceWindow { start, end, notice, reason: String::new() }
+        MaintenanceWindow { start, end, notice, reason: String::new(), node_groups: vec![], queues: vec![] }
     }
 
     fn run(from: i64, seconds: Option<i64>) -> ExpectedRun {
@@ -256,7 +328,8 @@ mod tests {
             {"start":"2026-11-26T09:00:00+01:00","end":"2026-11-26T12:00:00Z","reason":"new kernels","notice":"2h"}]"#;
         let all: Maintenance = text.parse().unwrap();
         let at = |text: &str, seconds| run(parse_time(text).unwrap().as_seconds(), seconds);
-        let told = |run: ExpectedRun| all.find_conflict(run).map(|window| window.describe_conflict("m1", run));
+        let told =
+            |run: ExpectedRun| all.list_conflicts(run, &[]).next().map(|window| window.describe_conflict("m1", run));
         let first = "cluster m1 is under maintenance from 2026-11-26T08:00:00Z to 2026-11-26T12:00:00Z (new kernels): ";
         let before = at("2026-11-26T07:00:00Z", Some(7_200));
         assert_eq!(told(before), Some(format!("{first}it would run until 2026-11-26T09:00:00Z")));
@@ -291,6 +364,10 @@ mod tests {
             (of(start, start, ""), "does not end after it starts"),
             (of(start, end, r#","notice":"1d""#), "\"1d\" is no notice"),
             (of(start, end, &long), "more than"),
+            (of(start, end, r#","nodeGroups":[""]"#), "\"\" is no name of a node group or a queue"),
+            (of(start, end, r#","queues":["a b"]"#), "\"a b\" is no name"),
+            (of(start, end, &format!(r#","queues":[{}]"#, vec!["\"q\""; MOST_NAMES + 1].join(","))), "more than 64"),
+            (of(start, end, r#","queues":"ops""#), "no JSON list"),
             (many, "more than 16 windows"),
             (" ".repeat(MOST_ANNOTATION_BYTES + 1), "more than"),
         ] {
@@ -300,13 +377,47 @@ mod tests {
         assert_eq!("[]".parse(), Ok(Maintenance::default()));
     }
 
+    #[test]
+    fn a_window_that_is_kept_for_queues_is_in_the_way_of_nobody_of_theirs() {
+        let text = r#"[{"start":"2026-11-26T08:00:00Z","end":"2026-11-26T12:00:00Z","queues":["ops","all"]}]"#;
+        let all: Maintenance = text.parse().unwrap();
+        assert!(all.names_queues() && !Maintenance::default().names_queues());
+        let during = run(parse_time("2026-11-26T09:00:00Z").unwrap().as_seconds(), None);
+        let path = |queues: &[&str]| queues.iter().map(|queue| QueueName::from(*queue)).collect::<Vec<_>>();
+        let meets = |queues: &[&str]| all.list_conflicts(during, &path(queues)).next().is_some();
+        assert!(!meets(&["ops"]) && !meets(&["kernels", "ops"]), "theirs, and those below");
+        assert!(meets(&["ml"]) && meets(&[]));
+        let told = "cluster m1 is under maintenance from 2026-11-26T08:00:00Z to 2026-11-26T12:00:00Z for all but jobs \
+                    of queue ops, all: nothing else starts there until then";
+        let window = all.list_conflicts(during, &[]).next().unwrap();
+        assert_eq!(window.describe_conflict("m1", during), told);
+        assert_eq!(window.nodes(), None);
+    }
+
+    #[test]
+    fn a_window_of_node_groups_is_told_with_them() {
+        let text = r#"[{"start":"2026-11-26T08:00:00Z","end":"2026-11-26T12:00:00Z","reason":"fans",
+            "nodeGroups":["a100","h100"]}]"#;
+        let all: Maintenance = text.parse().unwrap();
+        let during = run(parse_time("2026-11-26T09:00:00Z").unwrap().as_seconds(), None);
+        let window = all.list_conflicts(during, &[]).next().unwrap();
+        let told = "in cluster m1 maintenance is from 2026-11-26T08:00:00Z to 2026-11-26T12:00:00Z (fans) of the node \
+                    groups a100, h100: nothing starts there until then";
+        assert_eq!(window.describe_conflict("m1", during), told);
+        let nodes = window.nodes().unwrap();
+        assert!(nodes.matches(Some("a100")) && !nodes.matches(Some("t4")) && !nodes.matches(None));
+    }
+
     proptest! {
         #[test]
         fn what_is_written_is_read_as_the_same(
-            windows in prop::collection::vec((0..4_000_000_000_i64, 1..1_000_000_i64, 1..1_000_000_i64, "[a-z \"é]{0,9}"), 0..9)
+            windows in prop::collection::vec((0..4_000_000_000_i64, 1..1_000_000_i64, 1..1_000_000_i64, "[a-z \"é]{0,9}"), 0..9),
+            names in prop::collection::vec("[a-z]{1,5}", 0..3)
         ) {
             let of = |(start, length, notice, reason): (i64, i64, i64, String)| {
-                MaintenanceWindow { reason, ..window(start, start + length, notice) }
+                let queues = names.iter().map(|name| QueueName::from(name.as_str())).collect();
+                let node_groups = names.clone();
+                MaintenanceWindow { reason, queues, node_groups, ..window(start, start + length, notice) }
             };
             let all = Maintenance::new(windows.into_iter().map(of).collect());
             prop_assert_eq!(all.to_string().parse(), Ok(all));

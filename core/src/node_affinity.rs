@@ -27,6 +27,23 @@ impl NodeClaim {
             && taints.iter().filter(|taint| taint.forbids()).all(|taint| taint.tolerated_by(&self.tolerations))
     }
 
+    /// The weights of all preferred terms that a node does not match.
+    pub(crate) fn sum_unmet_weights<'l>(&self, name: &str, label: impl Fn(&str) -> Option<&'l str>) -> u32 {
+        let unmet = self.preferred.iter().filter(|preferred| !preferred.term.matches(name, &label));
+        unmet.fold(0, |sum: u32, preferred| sum.saturating_add(preferred.weight))
+    }
+
+    /// Whether nodes that share these labels are alike to it as far as it prefers some.
+    pub(crate) fn prefers_by_labels_of(&self, shared: impl Fn(&str) -> bool) -> bool {
+        let by_name = self.preferred.iter().any(|preferred| !preferred.term.fields.is_empty());
+        !by_name && self.preferred_label_keys().all(shared)
+    }
+
+    /// The labels of nodes that it prefers.
+    pub fn preferred_label_keys(&self) -> impl Iterator<Item = &str> {
+        self.preferred.iter().flat_map(|preferred| &preferred.term.labels).map(|label| label.key.as_str())
+    }
+
     /// The labels that it selects on.
     pub fn selected_label_keys(&self) -> impl Iterator<Item = &str> {
         let terms = self.affinity.iter().flat_map(|term| &term.labels).map(|label| label.key.as_str());
@@ -64,6 +81,12 @@ impl NodeClaim {
 }
 
 impl NodeTerm {
+    /// How many values its requirements list.
+    #[must_use]
+    pub fn count_values(&self) -> usize {
+        self.labels.iter().chain(&self.fields).map(|requirement| requirement.values.len()).sum()
+    }
+
     fn matches<'l>(&self, name: &str, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         if self.labels.is_empty() && self.fields.is_empty() {
             return false;
@@ -99,6 +122,12 @@ impl Taint {
     #[must_use]
     pub fn forbids(&self) -> bool {
         self.effect == "NoSchedule" || self.effect == "NoExecute"
+    }
+
+    /// True for the effect by which new pods go elsewhere if they can.
+    #[must_use]
+    pub fn discourages(&self) -> bool {
+        self.effect == "PreferNoSchedule"
     }
 
     /// True if one of the tolerations stands this taint.

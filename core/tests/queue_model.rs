@@ -675,7 +675,7 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
             let before = model.over();
             let room = model.room.clone();
             let want = model.next();
-            let got = engine.release_next(|_, ask| {
+            let got = engine.release_next_by_fit(|_, ask| {
                 if room.get(&ask.fit.0).is_some_and(|room| *room > 0) {
                     Fit::Yes
                 } else {
@@ -743,7 +743,7 @@ fn last_facts(events: &[Event]) -> Vec<Event> {
 fn drain(engine: &mut Engine, model: &Model) -> Vec<(JobId, Resources)> {
     let mut room = model.room.clone();
     let mut all = Vec::new();
-    while let Some(release) = engine.release_next(|_, ask| match room.get(&ask.fit.0) {
+    while let Some(release) = engine.release_next_by_fit(|_, ask| match room.get(&ask.fit.0) {
         Some(1..) => Fit::Yes,
         _ => Fit::No { never: false, detail: String::new() },
     }) {

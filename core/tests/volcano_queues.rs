@@ -359,7 +359,7 @@ fn those_start_that_volcano_starts() {
             true => Fit::No { never: false, detail: String::new() },
             false => Fit::Yes,
         };
-        let starts = std::iter::from_fn(|| engine.release_next(|id, _| fit(id.as_str())));
+        let starts = std::iter::from_fn(|| engine.release_next_by_fit(|id, _| fit(id.as_str())));
         let starts: Vec<String> = starts.map(|release| release.id.to_string()).collect();
         assert_eq!(starts, row.starts, "{} ({})", row.case, row.differs);
         let waits: BTreeSet<&str> = row.waits.iter().map(|(name, ..)| *name).collect();
@@ -442,6 +442,6 @@ fn a_deadline_orders_as_in_volcano_s_table() {
             let id = format!("job{}", i + 1).into();
             engine.enqueue_job(Job { id, queue: "q".into(), priority: 0, created: (i as i64).into(), deadline, ask });
         }
-        assert_eq!(engine.release_next(|_, _| Fit::Yes).unwrap().id.as_str(), first, "{deadlines:?}");
+        assert_eq!(engine.release_next_by_fit(|_, _| Fit::Yes).unwrap().id.as_str(), first, "{deadlines:?}");
     }
 }

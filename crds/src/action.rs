@@ -216,7 +216,7 @@ pub fn build_action_policy() -> [Value; 2] {
             "apiGroups": [group], "apiVersions": [version], "operations": ["CREATE", "UPDATE"], "resources": [plural],
         })
     };
-    let workloads = WorkloadKind::ALL.into_iter().map(|kind| {
+    let workloads = WorkloadKind::list_all().map(|kind| {
         let resource = kind.api_resource();
         rule(&resource.group, &resource.version, &resource.plural)
     });

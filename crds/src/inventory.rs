@@ -1,4 +1,4 @@
-//! Reads a member's Nodes, Pods, HyperNodes and Queues as the values of `caldera_core::inventory`.
+//! Reads a member's Nodes, Pods, HyperNodes, Queues and NodeMetrics as the values of `caldera_core::inventory`.
 //!
 //! Reading never fails: an amount that can not be parsed counts as zero, and every pod counts as one pod. An object
 //! without a name is left out, and so is a HyperNode without a tier. A pod's owner is the workload that Karmada
@@ -7,10 +7,12 @@
 use caldera_core::{
     fleet::MemberVolcanoQueue,
     gang::Taint,
-    inventory::{HyperNode, HyperNodeMember, Node, Owner, Pod},
+    inventory::{HyperNode, HyperNodeMember, Node, NodeUse, Owner, Pod},
     quantity::Quantity,
     resources::ResourceName,
+    time::EpochSeconds,
 };
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
@@ -87,6 +89,20 @@ pub fn read_queue(object: &Value) -> Option<(String, MemberVolcanoQueue)> {
     }
     object.pointer("/status/state").and_then(Value::as_str).unwrap_or_default().clone_into(&mut queue.state);
     Some((name_of(object)?, queue))
+}
+
+/// Seconds after which nobody goes by what a node measured: metrics-server measures each 15 seconds, or each minute.
+const OLDEST_MEASUREMENT: i64 = 300;
+
+/// What a node used by its NodeMetrics (`metrics.k8s.io/v1beta1`); `None` where that is too old, or no amount.
+#[must_use]
+pub fn read_node_use(object: &Value, now: EpochSeconds) -> Option<NodeUse> {
+    let measured: Timestamp = object["timestamp"].as_str()?.parse().ok()?;
+    if now.seconds_since(EpochSeconds::new(measured.as_second())) > OLDEST_MEASUREMENT {
+        return None;
+    }
+    let amount = |name: &str| object["usage"][name].as_str()?.parse::<Quantity>().ok();
+    Some(NodeUse { node: name_of(object)?, cpu: amount(ResourceName::CPU)?, memory: amount(ResourceName::MEMORY)? })
 }
 
 /// What one entry of `spec.members` selects. Volcano selects HyperNodes by exact name only.
@@ -220,6 +236,31 @@ mod tests {
         assert_eq!(bounded, ("cpu 7, nvidia.com/gpu 0".to_owned(), "cpu 3".to_owned()));
         assert_eq!(of(Value::Null), (String::new(), "nothing".to_owned()));
         assert_eq!(read_queue(&json!({})), None);
+    }
+
+    #[test]
+    fn what_a_node_used_is_what_it_measured_a_short_time_ago() {
+        let now = EpochSeconds::new("2026-01-01T00:10:00Z".parse::<Timestamp>().unwrap().as_second());
+        let read = |timestamp: Value, cpu: Value| {
+            let usage = json!({"cpu": cpu, "memory": "512Ki"});
+            read_node_use(&json!({"metadata": {"name": "n1"}, "timestamp": timestamp, "usage": usage}), now)
+        };
+        let fresh = read(json!("2026-01-01T00:09:30Z"), json!("1250000001n")).unwrap();
+        assert_eq!(
+            (fresh.node.as_str(), fresh.cpu.as_nano(), fresh.memory.to_string()),
+            ("n1", 1_250_000_001, "512Ki".into())
+        );
+        // Another clock may be ahead of ours.
+        assert!(read(json!("2026-01-01T00:10:30Z"), json!("1")).is_some());
+        assert_eq!(read(json!("2026-01-01T00:04:59Z"), json!("1")), None);
+        for time in [json!("now"), json!(null), json!(7)] {
+            assert_eq!(read(time, json!("1")), None);
+        }
+        for wild in [json!("NaN"), json!("+Inf"), json!("1e"), json!(""), json!(3), json!(null)] {
+            assert_eq!(read(json!("2026-01-01T00:10:00Z"), wild), None);
+        }
+        // No node has so much; what it is worth is judged beside what the node has.
+        assert!(read(json!("2026-01-01T00:10:00Z"), json!("1e30")).is_some());
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::{
     schema::{mark_pod_template, mark_volume_claim, object_schema},
     score,
     volcano::{batch, bus, cron, datadependency, scheduling, topology, training},
+    workload::kind_declaration,
 };
 
 /// Whether a kind's objects live in namespaces.
@@ -349,6 +350,12 @@ pub fn build_federation_crds() -> Vec<Value> {
                 of("MESSAGE", "string", r#".status.conditions[?(@.type=="Accepted")].message"#),
                 AGE,
             ]),
+        Definition::for_kind::<kind_declaration::KindDeclaration>(&["spec"])
+            .with_short_names(&["wlkind"])
+            .with_columns(&[of("GROUP", "string", ".spec.group"), of("KIND", "string", ".spec.kind"), AGE])
+            .edit_schema("/properties/spec", |spec| {
+                spec["x-kubernetes-validations"] = kind_declaration::build_declaration_rules();
+            }),
     ]
     .map(|definition| definition.0);
     ours.into_iter().chain([hyper_job_crd(), cron_job_crd()]).chain(data_crds()).collect()

@@ -93,9 +93,18 @@ pub mod caldera {
     /// On a Cluster: when it is under maintenance, a JSON list of at most 16 windows: `[{"start":
     /// "2026-11-26T08:00:00Z", "end": "2026-11-26T12:00:00Z", "reason": "new kernels", "notice": "24h"}]`. Times are
     /// RFC 3339; `reason` and `notice` may be left out. No job starts there in a window, nor one before it that would
-    /// not have ended; one that does not say how long it runs starts until `notice` before the window (24h). One fault
-    /// and none of the windows counts.
+    /// not have ended; one that does not say how long it runs starts until `notice` before the window (24h). With
+    /// `"nodeGroups": ["a100"]` a window is about nodes of these groups alone (label `volcano.sh/nodegroup-name`); with
+    /// `"queues": ["ops"]` jobs of these queues, and of those below, start in it. One fault and none of the windows
+    /// counts.
     pub const MAINTENANCE: &str = "caldera.dev/maintenance";
+    /// On a Cluster: the node groups that its own cluster-autoscaler lets grow, a JSON list of at most 16: `[{"name":
+    /// "gpu", "nodes": {"pool": "gpu"}, "max": 8, "resources": {"cpu": "16", "memory": "64Gi"}, "labels": {"zone":
+    /// "a"}, "taints": [{"key": "gpu", "effect": "NoSchedule"}], "delay": "5m"}]`. `nodes` are the labels by which its
+    /// nodes are known, `max` how many there may be with those that are there, `resources` what one has for pods (110
+    /// pods where that is not said), `delay` how long one takes to come (15m). Labels and taints may be left out. One
+    /// fault and none of the groups counts.
+    pub const AUTOSCALED_GROUPS: &str = "caldera.dev/autoscaled-groups";
     /// On a workload: `true` holds it in its queue until the user removes the annotation.
     pub const HOLD: &str = "caldera.dev/hold";
     /// On a workload: `true` takes it off its clusters and out of line until the user takes the annotation away. A

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use caldera_core::{
+    autoscaling::{Autoscaling, ParseAutoscalingError},
     gang::{self, QueueName, Requirement},
     inventory::Capacity,
     maintenance::{Maintenance, ParseMaintenanceError},
@@ -24,7 +25,7 @@ use crate::{
         },
         work::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster},
     },
-    names::caldera::{CLUSTER_QUEUES, MAINTENANCE},
+    names::caldera::{AUTOSCALED_GROUPS, CLUSTER_QUEUES, MAINTENANCE},
     selector::{field_requirement, label_requirements, node_requirement},
     wire::ResourceList,
 };
@@ -46,6 +47,7 @@ pub fn read_cluster(cluster: &Cluster) -> place::Cluster {
         taints: cluster.spec.taints.iter().map(read_taint).collect(),
         deleting: cluster.metadata.deletion_timestamp.is_some(),
         maintenance: read_maintenance(cluster).unwrap_or_default(),
+        autoscaling: read_autoscaling(cluster).unwrap_or_default(),
         queues: read_queues(cluster),
         ready: status.conditions.iter().any(|condition| condition.type_ == READY && condition.status == "True"),
         serves: serves.collect(),
@@ -60,6 +62,15 @@ pub fn read_cluster(cluster: &Cluster) -> place::Cluster {
 pub fn read_maintenance(cluster: &Cluster) -> Result<Maintenance, ParseMaintenanceError> {
     let said = cluster.metadata.annotations.as_ref().and_then(|all| all.get(MAINTENANCE));
     said.map_or_else(|| Ok(Maintenance::default()), |text| text.parse())
+}
+
+/// Which node groups of a cluster may grow, as its annotation says: none, where there is none.
+///
+/// # Errors
+/// Why it can not be read. Then the cluster has the nodes that are there.
+pub fn read_autoscaling(cluster: &Cluster) -> Result<Autoscaling, ParseAutoscalingError> {
+    let said = cluster.metadata.annotations.as_ref().and_then(|all| all.get(AUTOSCALED_GROUPS));
+    said.map_or_else(|| Ok(Autoscaling::default()), |text| text.parse())
 }
 
 /// Of which queues alone a cluster takes jobs; of all where it names none.
@@ -176,8 +187,9 @@ pub fn read_replica_gang(spec: &ResourceBindingSpec) -> gang::Gang {
             selector: claim.node_selector,
             affinity: terms.map(term).collect(),
             tolerations: claim.tolerations.iter().map(read_toleration).collect(),
-            // A binding does not say how many pods fit on a node.
+            // A binding does not say how many pods fit on a node, nor which they prefer.
             most_per_node: None,
+            preferred: Vec::new(),
             cards: Vec::new(),
         },
         priority_class: requirements.priority_class_name.unwrap_or_default(),

@@ -13,6 +13,7 @@ mod amount;
 mod decode;
 mod domains;
 mod encode;
+mod load;
 mod malformed;
 mod queues;
 mod ranges;
@@ -97,6 +98,20 @@ api_types! {
         pub nodes: u32,
         /// Why the member can not be read at present, where it can not; then `seenAt` stands still.
         pub fault: Option<String>,
+        /// What its nodes really use, where they measure it.
+        pub load: Option<Load>,
+    }
+
+    /// What the nodes of a member really use, by its NodeMetrics.
+    pub struct Load {
+        /// When that was read, RFC 3339.
+        pub read_at: String,
+        /// Cores and bytes, of all nodes that take pods together.
+        #[serde_with(skip_apply)]
+        pub used: ResourceList,
+        /// What these nodes have.
+        #[serde_with(skip_apply)]
+        pub capacity: ResourceList,
     }
 
     /// Some of a member's nodes, with all that is bound to them. Nodes are numbered in the order in which they are

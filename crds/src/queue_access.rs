@@ -27,8 +27,7 @@ const HYPER_JOBS: &str = "hyperjobs.caldera.dev";
 /// The policies and their bindings.
 #[must_use]
 pub fn build_queue_access_policies() -> Vec<Value> {
-    let (jobs, others): (Vec<_>, Vec<_>) =
-        WorkloadKind::ALL.into_iter().partition(|kind| *kind == WorkloadKind::VolcanoJob);
+    let (jobs, others): (Vec<_>, Vec<_>) = WorkloadKind::list_all().partition(|kind| *kind == WorkloadKind::VolcanoJob);
     let rules = |kinds: &[WorkloadKind]| -> Vec<Value> {
         let rule = |kind: &WorkloadKind| {
             let resource = kind.api_resource();

@@ -121,12 +121,24 @@ macro_rules! api_types {
 }
 pub(crate) use api_types;
 
+/// The word for a kind in the API: the type's name, where no other is given.
+macro_rules! kind_word {
+    ($name:ident) => {
+        stringify!($name)
+    };
+    ($name:ident $kind:literal) => {
+        $kind
+    };
+}
+pub(crate) use kind_word;
+
 /// A kind of the API: its root object, with what is always there in the first braces and what may be absent in the
-/// second. `kube`'s derive would do, but for one thing: an object without `spec` (a Queue may be made so) must be read.
+/// second. `as` gives it another name in the API than the type has. `kube`'s derive would do, but for one thing: an
+/// object without `spec` (a Queue may be made so) must be read.
 macro_rules! object {
     (
         $(#[$doc:meta])*
-        $name:ident, $group:literal, $version:literal, $plural:literal, $scope:ident
+        $name:ident $(as $kind:literal)?, $group:literal, $version:literal, $plural:literal, $scope:ident
         { $($always:ident: $always_type:ty),* $(,)? }
         { $($maybe:ident: $maybe_type:ty),* $(,)? }
     ) => {
@@ -161,7 +173,7 @@ macro_rules! object {
                 $group.into()
             }
             fn kind(_: &()) -> std::borrow::Cow<'_, str> {
-                stringify!($name).into()
+                crate::wire::kind_word!($name $($kind)?).into()
             }
             fn version(_: &()) -> std::borrow::Cow<'_, str> {
                 $version.into()
@@ -182,7 +194,7 @@ macro_rules! object {
                 use serde::ser::SerializeMap as _;
                 let mut map = serializer.serialize_map(None)?;
                 map.serialize_entry("apiVersion", concat!($group, "/", $version))?;
-                map.serialize_entry("kind", stringify!($name))?;
+                map.serialize_entry("kind", crate::wire::kind_word!($name $($kind)?))?;
                 map.serialize_entry("metadata", &self.metadata)?;
                 $(map.serialize_entry(stringify!($always), &self.$always)?;)*
                 $(

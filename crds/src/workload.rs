@@ -12,9 +12,12 @@
 pub mod annotations;
 mod anti_affinity;
 mod completion;
+pub mod declared;
 mod field;
 mod group_pods;
 mod kind;
+pub mod kind_declaration;
+pub mod kind_names;
 mod layout;
 mod layouts;
 mod member_queue;

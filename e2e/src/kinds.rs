@@ -29,6 +29,8 @@ pub enum Kind {
     Pod,
     /// v1 Node.
     Node,
+    /// metrics.k8s.io NodeMetrics.
+    NodeMetrics,
     /// v1 Event.
     Event,
     /// v1 Namespace.
@@ -63,6 +65,14 @@ pub enum Kind {
     Definition,
     /// config.karmada.io ResourceInterpreterCustomization.
     Customization,
+    /// rbac.authorization.k8s.io ClusterRole.
+    ClusterRole,
+    /// rbac.authorization.k8s.io ClusterRoleBinding.
+    ClusterRoleBinding,
+    /// federation.caldera.dev WorkloadKind.
+    KindDeclaration,
+    /// training.example.com TrainRun, a kind that is told by data.
+    TrainRun,
     /// Any kind that can be queued.
     Queued(WorkloadKind),
 }
@@ -83,6 +93,7 @@ impl Kind {
             Self::BatchJob => api_resource("batch", "v1", "Job", "jobs"),
             Self::Pod => api_resource("", "v1", "Pod", "pods"),
             Self::Node => api_resource("", "v1", "Node", "nodes"),
+            Self::NodeMetrics => api_resource("metrics.k8s.io", "v1beta1", "NodeMetrics", "nodes"),
             Self::Event => api_resource("", "v1", "Event", "events"),
             Self::Namespace => api_resource("", "v1", "Namespace", "namespaces"),
             Self::ConfigMap => api_resource("", "v1", "ConfigMap", "configmaps"),
@@ -122,6 +133,14 @@ impl Kind {
                 "ResourceInterpreterCustomization",
                 "resourceinterpretercustomizations",
             ),
+            Self::ClusterRole => api_resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles"),
+            Self::ClusterRoleBinding => {
+                api_resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings")
+            }
+            Self::KindDeclaration => {
+                api_resource("federation.caldera.dev", "v1alpha1", "WorkloadKind", "workloadkinds")
+            }
+            Self::TrainRun => api_resource("training.example.com", "v1", "TrainRun", "trainruns"),
             Self::Queued(kind) => kind.api_resource(),
             Self::PriorityClass => api_resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"),
         }
@@ -135,6 +154,7 @@ impl Kind {
             Self::Queue
                 | Self::Cluster
                 | Self::Node
+                | Self::NodeMetrics
                 | Self::Namespace
                 | Self::PriorityClass
                 | Self::DataSource
@@ -145,6 +165,9 @@ impl Kind {
                 | Self::AdmissionPolicyBinding
                 | Self::Definition
                 | Self::Customization
+                | Self::ClusterRole
+                | Self::ClusterRoleBinding
+                | Self::KindDeclaration
         )
     }
 }

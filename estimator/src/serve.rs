@@ -179,7 +179,7 @@ impl MemberView {
                 self.inventory.mark_unlisted();
                 self.down = Some(why);
             }
-            Update::From(_) | Update::Queues(_) => {}
+            Update::From(_) | Update::Queues(_) | Update::NodeUse(..) | Update::Load(_) => {}
         }
     }
 

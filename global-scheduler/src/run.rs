@@ -12,7 +12,7 @@ use caldera_runtime::{
     clock::sleep_until,
     lease::{self, LeaseRecord},
     members::Members,
-    watch::Follower,
+    watch::{Follower, declare_kinds},
     write::{Writer, wait_for_outcomes},
 };
 use kube::Client;
@@ -44,6 +44,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let watches = shutdown.child_token();
     let _stop_watches = watches.clone().drop_guard();
     let (events, mut host_events) = mpsc::channel(1024);
+    declare_kinds(&client, &watches).await;
     watch_host(&Follower::new(client.clone(), events, watches.clone()));
     let (events, mut member_events) = mpsc::channel(4096);
     let (counts, clock) = (config.counts.clone(), config.clock.clone());

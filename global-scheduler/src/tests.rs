@@ -1,6 +1,7 @@
 //! Decisions from objects as they come from the API, without an API.
 
 mod assumed;
+mod autoscaling;
 mod cluster_choice;
 mod data_claims;
 mod ended_job;

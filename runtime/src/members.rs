@@ -16,6 +16,7 @@
 pub mod collector;
 mod connection;
 mod informers;
+mod node_use;
 mod published;
 mod replay;
 #[cfg(test)]
@@ -81,6 +82,8 @@ pub struct Members {
     events: mpsc::Sender<MemberEvent>,
     shutdown: CancellationToken,
     watched: BTreeMap<String, (Route, CancellationToken)>,
+    /// What nodes really use is read.
+    reads_load: bool,
 }
 
 impl Members {
@@ -97,7 +100,14 @@ impl Members {
         let cache = PublishedCache::start_cache(host.clone(), Arc::clone(&clock), shutdown.child_token());
         let component = component.to_owned();
         let (cache, answered, watched) = (Some(cache), None, BTreeMap::new());
-        Self { host, component, counts, cache, clock, answered, events, shutdown, watched }
+        Self { host, component, counts, cache, clock, answered, events, shutdown, watched, reads_load: false }
+    }
+
+    /// The same for who wants to know what nodes really use.
+    #[must_use]
+    pub const fn with_load(mut self) -> Self {
+        self.reads_load = true;
+        self
     }
 
     /// Brings what is watched up to date with the Cluster objects.
@@ -136,6 +146,7 @@ impl Members {
             clock: Arc::clone(&self.clock),
             answered: self.answered.clone(),
             events: self.events.clone(),
+            reads_load: self.reads_load,
             trusted_until: None,
             has_watch_failed: false,
         };
@@ -176,6 +187,7 @@ struct Member {
     clock: SharedClock,
     answered: Option<watch::Sender<Option<Timestamp>>>,
     events: mpsc::Sender<MemberEvent>,
+    reads_load: bool,
     /// Until then what was passed on counts although nothing confirms it; `None` where nothing counts.
     trusted_until: Option<Instant>,
     /// It was taken down since a watch of it failed: it is up when all watches hold, and not when all is listed.
@@ -289,6 +301,9 @@ impl Member {
             informers.follow_hyper_nodes();
         }
         informers.follow_required();
+        if self.reads_load {
+            informers.follow_node_use(&connection.client, &self.clock);
+        }
         let mut follows_queues = has_queues(&connection.client).await;
         if follows_queues {
             informers.follow_queues();

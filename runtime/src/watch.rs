@@ -9,14 +9,20 @@
 //! `kube::runtime` does the watching. Ours is what it leaves open: one event for a whole list, a wait that grows while
 //! lists or watches fail (its backoff starts over with each `Init`), one log line for an outage, and [`WatchHealth`].
 
+mod declared_kinds;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 pub use caldera_crds::object::api_resource;
+pub use declared_kinds::{declare_kinds, list_kind_faults, read_declared_kinds};
 use futures::StreamExt;
 use k8s_openapi::NamespaceResourceScope;
 use kube::{
@@ -117,12 +123,17 @@ impl WatchHealth {
     }
 }
 
+/// Whether objects of a kind were listed before, by whoever followed it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ListedBefore(Arc<AtomicBool>);
+
 /// Which objects are watched, and who needs to know how well that goes. Made of either alone.
 #[derive(Debug, Clone, Default)]
 pub struct WatchOptions {
     config: watcher::Config,
     health: Option<WatchHealth>,
     may_be_absent: bool,
+    may_be_refused: Option<ListedBefore>,
     namespace: Option<String>,
 }
 
@@ -156,6 +167,27 @@ impl WatchOptions {
     #[must_use]
     pub fn allow_absent_kind(self, may: bool) -> Self {
         Self { may_be_absent: may, ..self }
+    }
+
+    /// The same, of a kind that the server may lack, or may not let us list: it has no objects then either, unless some
+    /// were listed before. Those are still taken to be there: a right that lacks for a while ends no job.
+    #[must_use]
+    pub(crate) fn allow_unlisted_kind(self, before: ListedBefore) -> Self {
+        Self { may_be_absent: true, may_be_refused: Some(before), ..self }
+    }
+
+    /// Whether this answer to a list says that there is nothing to list.
+    fn forgives_answer(&self, code: u16) -> bool {
+        code == 404 && self.may_be_absent || code == 403 && self.may_be_refused.is_some()
+    }
+
+    fn note_listed(&self) {
+        self.may_be_refused.iter().for_each(|before| before.0.store(true, Ordering::Relaxed));
+    }
+
+    /// Whether what was listed before this answer is still taken to be there.
+    fn keeps_listed(&self, code: u16) -> bool {
+        code == 403 && self.may_be_refused.as_ref().is_some_and(|before| before.0.load(Ordering::Relaxed))
     }
 }
 
@@ -309,7 +341,7 @@ async fn watch_objects<K, R, T>(
     let mut backoff = INITIAL_BACKOFF;
     let mut failing = options.health.as_ref().is_some_and(|health| health.failing_since().is_some());
     let mut is_listed = false;
-    let mut is_absent = false;
+    let mut absent = None;
     loop {
         // Only after a list silence says that the watch holds: a server that is gone is silent too.
         let next = if failing && is_listed {
@@ -328,15 +360,17 @@ async fn watch_objects<K, R, T>(
             Ok(event) => event,
             // A kube-apiserver that has not read its CRDs yet answers 503.
             Err(watcher::Error::InitialListFailed(kube::Error::Api(status)))
-                if options.may_be_absent && status.code == 404 =>
+                if options.forgives_answer(status.code) =>
             {
-                if !is_absent {
-                    tracing::info!(kind, "the server has no such kind; it is looked for now and then");
-                    is_absent = true;
+                if absent != Some(status.code) {
+                    let (why, keeps) = (&status.message, options.keeps_listed(status.code));
+                    tracing::info!(kind, why, keeps, "the server shows no such kind; it is looked for now and then");
+                    absent = Some(status.code);
                     (failing, backoff) = (false, INITIAL_BACKOFF);
                     options.health.iter().for_each(WatchHealth::record_success);
                     listed.clear();
-                    if let Some(message) = convert(Event::Reset(Vec::new()))
+                    if !keeps
+                        && let Some(message) = convert(Event::Reset(Vec::new()))
                         && events.send(message).await.is_err()
                     {
                         return;
@@ -364,7 +398,7 @@ async fn watch_objects<K, R, T>(
             }
         };
         is_listed = !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_));
-        is_absent &= matches!(event, watcher::Event::Init);
+        absent = absent.filter(|_| matches!(event, watcher::Event::Init));
         let event = match event {
             watcher::Event::Init => {
                 listed.clear();
@@ -374,7 +408,10 @@ async fn watch_objects<K, R, T>(
                 listed.extend(read(object));
                 continue;
             }
-            watcher::Event::InitDone => Some(Event::Reset(std::mem::take(&mut listed))),
+            watcher::Event::InitDone => {
+                options.note_listed();
+                Some(Event::Reset(std::mem::take(&mut listed)))
+            }
             watcher::Event::Apply(object) => read(object).map(Event::Applied),
             watcher::Event::Delete(object) => read(object).map(Event::Deleted),
         };

@@ -98,5 +98,6 @@ fn job(name: &str, pods: u32, random: &mut Random) -> LiveJob {
         submitter: None,
         preemptable: None,
         never_preempts: false,
+        starts_with: None,
     }
 }

@@ -3,9 +3,10 @@
 //!
 //! Rule: jobs end when they said they would, those that did not say after an assumed time, and nothing else arrives. So
 //! an instant always comes with what it rests on: how many of the jobs that run now, or start before, gave no estimate
-//! or have outrun it. A job that does not start within [`HORIZON`] has no instant, nor has one that starts later than
-//! could be looked in the time that there is. Slurm's backfill scheduler tells
-//! `squeue --start` by the same means (`src/plugins/sched/backfill/backfill.c`).
+//! or have outrun it. Jobs that start together are played forward each for itself, and each is told the start of the
+//! last of them: none starts before that. A job that does not start within [`HORIZON`] has no instant, nor has one that
+//! starts later than could be looked in the time that there is. Slurm's backfill scheduler tells `squeue --start` by the
+//! same means (`src/plugins/sched/backfill/backfill.c`).
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,7 +15,7 @@ use crate::{
     policy::PolicyName,
     run::{Options, simulate_while},
     time::Millis,
-    world::WorldError,
+    world::{Job, WorldError},
 };
 
 /// Jobs in line for which starts are worked out, at most.
@@ -103,6 +104,7 @@ pub fn expect_starts(
             expected.push((record.started.unwrap_or(Millis(u64::MAX)), job));
         }
     }
+    hold_for_last_of_unit(state, &mut expected);
     expected.sort_by_key(|(at, _)| *at);
     let mut starts = HashMap::with_capacity(waiting);
     // Those of one instant do not wait for each other.
@@ -114,6 +116,22 @@ pub fn expect_starts(
         together.iter().for_each(|(_, job)| basis.count(job.estimate.is_none(), false));
     }
     Ok(starts)
+}
+
+/// None of those that start together starts before the last of them.
+fn hold_for_last_of_unit(state: &State, expected: &mut [(Millis, &Job)]) {
+    let units = state.jobs.iter().filter_map(|job| Some((&*job.name, job.starts_with.as_deref()?)));
+    let units: HashMap<&str, &str> = units.collect();
+    let mut last: HashMap<&str, Millis> = HashMap::new();
+    for (at, job) in expected.iter() {
+        if let Some(unit) = units.get(&*job.name) {
+            let last = last.entry(unit).or_default();
+            *last = (*last).max(*at);
+        }
+    }
+    for (at, job) in expected {
+        *at = units.get(&*job.name).and_then(|unit| last.get(unit)).copied().unwrap_or(*at);
+    }
 }
 
 impl StartBasis {

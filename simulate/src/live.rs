@@ -212,6 +212,7 @@ mod tests {
             submitter: None,
             preemptable: None,
             never_preempts: false,
+            starts_with: None,
         }
     }
 

@@ -64,7 +64,7 @@ pub const RULES: [(&str, Rule); 10] = [
     }),
     ("stamp-action", |body, snapshot| answer_review(body, |request| stamp_action(request, snapshot))),
     ("validate-cronjob", |body, _| answer_review(body, validate_cron_job)),
-    ("validate-hyperjob", |body, _| answer_review(body, validate_hyper_job)),
+    ("validate-hyperjob", |body, snapshot| answer_review(body, |request| validate_hyper_job(request, snapshot.cache))),
     ("validate-queue", |body, snapshot| answer_review(body, |request| validate_queue(request, snapshot))),
     ("stamp-submission", answer_submission),
 ];

@@ -38,6 +38,7 @@ use caldera_runtime::{
     otlp::WORKLOAD,
     serve::{Ready, SharedRegistry},
     tls::ServedTls,
+    watch::declare_kinds,
 };
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -152,7 +153,12 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     });
     let watches = shutdown.child_token();
     let _stop_watches = watches.clone().drop_guard();
-    fill_cache(&cache, &client, config.ready.clone(), &watches);
+    let (filled, ready) = (cache.clone(), config.ready.clone());
+    tokio::spawn(async move {
+        // It is not ready before it knows which kinds are queued.
+        declare_kinds(&client, &watches).await;
+        fill_cache(&filled, &client, ready, &watches);
+    });
     if let Ok(address) = config.listener.local_addr() {
         tracing::info!(%address, "the webhook listens");
     }

@@ -163,6 +163,17 @@ pub struct PauseArgs {
     pub kubeconfig: Option<PathBuf>,
 }
 
+// Where what the controller recorded is read.
+#[derive(Debug, Default, ClapArgs)]
+pub struct RecordsArgs {
+    /// Namespace of the controller's lease, where its records are; without it caldera-system, then default.
+    #[arg(long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
+    pub lease_namespace: Option<String>,
+    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
 #[derive(Debug, ClapArgs)]
 pub struct HistoryArgs {
     /// Of this namespace alone.
@@ -186,12 +197,8 @@ pub struct HistoryArgs {
     /// That ended, or was done, in this time, as 30s, 5m or 2h.
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub since: Option<i64>,
-    /// Namespace of the controller's lease, where its records are; without it caldera-system, then default.
-    #[arg(long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
-    pub lease_namespace: Option<String>,
-    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub records: RecordsArgs,
     /// How the answer looks.
     #[arg(short, long, value_enum, default_value_t = UsageOutput::Table)]
     pub output: UsageOutput,
@@ -211,12 +218,8 @@ pub struct ShadowArgs {
     /// Submitted in this time, as 30s, 5m or 2h.
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub since: Option<i64>,
-    /// Namespace of the report; without it caldera-system, then default.
-    #[arg(long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
-    pub lease_namespace: Option<String>,
-    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub records: RecordsArgs,
     /// How the answer looks; wide says why in a sentence, and who would have been evicted.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub output: Output,
@@ -230,12 +233,8 @@ pub struct UsageArgs {
     /// What a row is of.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [UsageBy::Queue, UsageBy::Namespace])]
     pub by: Vec<UsageBy>,
-    /// Namespace of the controller's lease, where its accounts are; without it caldera-system, then default.
-    #[arg(long, value_name = "NAMESPACE", add = names::complete_namespace_names())]
-    pub lease_namespace: Option<String>,
-    /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub records: RecordsArgs,
     /// How the answer looks.
     #[arg(short, long, value_enum, default_value_t = UsageOutput::Table)]
     pub output: UsageOutput,
@@ -396,8 +395,14 @@ pub struct MaintenanceArgs {
     /// How long before it begins no job starts that does not say how long it runs; 24h without it.
     #[arg(long, value_name = "DURATION", value_parser = parse_seconds)]
     pub notice: Option<i64>,
+    /// Only nodes of this group, by label volcano.sh/nodegroup-name; may be given more than once.
+    #[arg(long = "node-group", value_name = "GROUP")]
+    pub node_groups: Vec<String>,
+    /// Jobs of this queue, and of those below it, start all the same; may be given more than once.
+    #[arg(long = "for-queue", value_name = "QUEUE")]
+    pub queues: Vec<String>,
     /// Takes all its windows away.
-    #[arg(long, conflicts_with_all = ["start", "duration", "reason", "notice"])]
+    #[arg(long, conflicts_with_all = ["start", "duration", "reason", "notice", "node_groups", "queues"])]
     pub cancel: bool,
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
     #[arg(long, value_name = "FILE")]

@@ -5,7 +5,10 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use caldera_controller::catalogue::CatalogueUrl;
-use caldera_core::queue::{OrderPolicy, preemption::PreemptionRule};
+use caldera_core::{
+    load_aware::{LoadPolicy, Thresholds},
+    queue::{OrderPolicy, preemption::PreemptionRule},
+};
 use caldera_crds::trusted::{TrustedWriters, Writer};
 use clap::{
     Args as ClapArgs,
@@ -117,7 +120,64 @@ pub struct QueueRulesArgs {
     #[arg(long = "protect-namespace", value_name = "NAMESPACE")]
     pub protect_namespaces: Vec<String>,
     #[command(flatten)]
+    pub load: LoadArgs,
+    #[command(flatten)]
     pub catalogue: CatalogueArgs,
+}
+
+/// Which jobs leave clusters whose nodes are really hot; the words are those of Volcano's descheduler.
+#[derive(Debug, ClapArgs)]
+pub struct LoadArgs {
+    /// Moves jobs off clusters whose nodes really use more than the target thresholds, by the NodeMetrics of their
+    /// members.
+    #[arg(long)]
+    pub load_aware: bool,
+    /// Percent of cpu and memory up to which a cluster may receive such jobs. Without it `cpu=30,memory=30`.
+    #[arg(long, value_name = "cpu=N,memory=N")]
+    pub load_thresholds: Option<Thresholds>,
+    /// Percent of cpu and memory above which a cluster is hot; of the same resources. Without it `cpu=80,memory=85`.
+    #[arg(long, value_name = "cpu=N,memory=N")]
+    pub load_target_thresholds: Option<Thresholds>,
+    /// Seconds between two rounds.
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(10..))]
+    pub load_interval: u32,
+    /// Readings in a row in which a cluster must be hot, or may receive; there are about two in a minute.
+    #[arg(long, default_value_t = 3, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub load_samples: u32,
+    /// Jobs that leave a cluster in a round at most.
+    #[arg(long, default_value_t = 2, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub load_moves: u32,
+    /// Seconds that a job is left alone after it was moved.
+    #[arg(long, default_value_t = 3_600, value_name = "SECONDS")]
+    pub load_cooldown: u32,
+    /// Jobs of this priority, or a higher one, are never moved.
+    #[arg(long, value_name = "PRIORITY", allow_negative_numbers = true)]
+    pub load_priority_threshold: Option<i32>,
+    /// A namespace whose jobs are never moved, beside those that are never evicted. May be repeated.
+    #[arg(long = "load-exclude-namespace", value_name = "NAMESPACE")]
+    pub load_exclude_namespaces: Vec<String>,
+}
+
+impl LoadArgs {
+    /// What was chosen.
+    ///
+    /// # Errors
+    /// If both thresholds do not agree.
+    pub fn to_policy(&self) -> Result<LoadPolicy, String> {
+        let default = LoadPolicy::default();
+        let policy = LoadPolicy {
+            enabled: self.load_aware,
+            thresholds: self.load_thresholds.unwrap_or(default.thresholds),
+            target_thresholds: self.load_target_thresholds.unwrap_or(default.target_thresholds),
+            interval: self.load_interval.into(),
+            samples: self.load_samples,
+            moves: self.load_moves,
+            cooldown: self.load_cooldown.into(),
+            priority_threshold: self.load_priority_threshold,
+            excluded_namespaces: self.load_exclude_namespaces.iter().map(|name| name.as_str().into()).collect(),
+        };
+        policy.check_thresholds().map(|()| policy)
+    }
 }
 
 /// Who is asked where data is.

@@ -11,7 +11,10 @@ use std::{
 };
 
 use caldera_crds::{object::api_resource, workload::WorkloadKind};
-use caldera_runtime::client::{self, WriteCounts};
+use caldera_runtime::{
+    client::{self, WriteCounts},
+    watch::read_declared_kinds,
+};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use kube::{
     Api, ResourceExt,
@@ -33,7 +36,7 @@ pub(crate) fn complete_job_names() -> ArgValueCompleter {
         let mut names = kind.map_or_else(Vec::new, |kind| list_names(&kind.api_resource(), true));
         names.iter_mut().for_each(|name| name.insert_str(0, &prefix));
         if prefix.is_empty() && !current.is_empty() {
-            names.extend(WorkloadKind::ALL.map(|kind| format!("{}/", kind.aliases()[0])));
+            names.extend(WorkloadKind::list_all().map(|kind| format!("{}/", kind.aliases()[0])));
         }
         keep_matching(names, &current)
     })
@@ -60,6 +63,20 @@ fn complete_from(resource: fn() -> ApiResource) -> ArgValueCompleter {
     })
 }
 
+/// Has this process know the kinds that the host of the command line tells by data, if it answers.
+pub(crate) fn declare_kinds_of_host() {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let kubeconfig = find_flag(&words, "--kubeconfig", None).map(PathBuf::from);
+    let ask = async move {
+        let config = client::load_config(kubeconfig.as_deref()).await.ok()?;
+        let client = client::from_config(config, "arguments", &WriteCounts::default()).ok()?;
+        read_declared_kinds(&client).await.ok()
+    };
+    // Arguments are read where another runtime is.
+    let asked = std::thread::spawn(move || run_for_completion(ask));
+    drop(asked.join());
+}
+
 fn keep_matching(names: Vec<String>, current: &str) -> Vec<CompletionCandidate> {
     names.into_iter().filter(|name| name.starts_with(current)).map(CompletionCandidate::new).collect()
 }
@@ -79,12 +96,14 @@ fn list_names(resource: &ApiResource, namespaced: bool) -> Vec<String> {
         let list = api.list_metadata(&ListParams::default().limit(MOST_NAMES)).await.ok()?;
         Some(list.items.iter().map(ResourceExt::name_any).collect())
     };
+    run_for_completion(ask).unwrap_or_default()
+}
+
+/// What is not known after a while is not known.
+fn run_for_completion<T>(ask: impl Future<Output = Option<T>>) -> Option<T> {
     caldera_runtime::tls::install_provider();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let names = runtime.ok().and_then(|runtime| {
-        runtime.block_on(async { tokio::time::timeout(COMPLETION_TIMEOUT, ask).await.ok().flatten() })
-    });
-    names.unwrap_or_default()
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    runtime.block_on(async { tokio::time::timeout(COMPLETION_TIMEOUT, ask).await.ok().flatten() })
 }
 
 /// The last value of a flag: `--flag VALUE`, `--flag=VALUE`, `-f VALUE` or `-fVALUE`.

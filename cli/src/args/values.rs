@@ -6,6 +6,8 @@ use caldera_core::quantity::Quantity;
 use caldera_crds::workload::WorkloadKind;
 use caldera_sandbox::member::NodeGroup;
 
+use super::names::declare_kinds_of_host;
+
 /// What a user names: `NAME` for a Volcano Job, `KIND/NAME` for others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobName {
@@ -27,7 +29,12 @@ impl fmt::Display for JobName {
 /// If it is neither.
 pub fn parse_job_name(text: &str) -> Result<JobName, String> {
     let (kind, name) = text.split_once('/').unwrap_or(("vcjob", text));
-    let Some(known) = WorkloadKind::parse_alias(&kind.to_lowercase()) else {
+    let word = kind.to_lowercase();
+    let known = WorkloadKind::parse_alias(&word).or_else(|| {
+        declare_kinds_of_host();
+        WorkloadKind::parse_alias(&word)
+    });
+    let Some(known) = known else {
         return Err(format!("{kind:?} is none of {}", list_kinds()));
     };
     if name.is_empty() || name.contains('/') {
@@ -64,7 +71,7 @@ pub fn parse_why_subject(text: &str) -> Result<WhySubject, String> {
 
 /// The first word for each kind.
 fn list_kinds() -> String {
-    WorkloadKind::ALL.map(|kind| kind.aliases()[0]).join(", ")
+    WorkloadKind::list_all().map(|kind| kind.aliases()[0]).collect::<Vec<_>>().join(", ")
 }
 
 /// Reads `RESOURCE=AMOUNT`, or `RESOURCE=none` for no amount.

@@ -1,4 +1,5 @@
-//! `caldera cluster maintenance`: keeps a member for nobody for a time, or takes that back.
+//! `caldera cluster maintenance`: keeps a member, or some of its nodes, for nobody or for some queues for a time, or
+//! takes that back.
 //!
 //! Rule: `scontrol create reservation flags=maint` and `scontrol delete reservation` of Slurm. A window is put beside
 //! those that the Cluster's annotation has and that are not over. What can not be read is not written over.
@@ -7,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use caldera_core::{
+    gang::QueueName,
     maintenance::{DEFAULT_NOTICE, Maintenance, MaintenanceWindow},
     time::EpochSeconds,
 };
@@ -60,7 +62,10 @@ fn read_window(args: &MaintenanceArgs, now: Timestamp) -> anyhow::Result<Option<
     let end = start.saturating_add(seconds);
     ensure!(end > to_second(now), "that is over already");
     let notice = args.notice.unwrap_or(DEFAULT_NOTICE);
-    Ok(Some(MaintenanceWindow { start, end, notice, reason: args.reason.clone().unwrap_or_default() }))
+    let reason = args.reason.clone().unwrap_or_default();
+    let queues = args.queues.iter().map(|queue| QueueName::from(queue.as_str())).collect();
+    let node_groups = args.node_groups.clone();
+    Ok(Some(MaintenanceWindow { start, end, notice, reason, node_groups, queues }))
 }
 
 /// What is changed of the annotation, if anything is.
@@ -102,7 +107,19 @@ mod tests {
         let start = start.map(|start| start.parse().unwrap());
         let (reason, notice) = (Some("kernels".to_owned()), Some(7_200));
         let (name, duration) = ("m1".to_owned(), Some(seconds));
-        read_window(&MaintenanceArgs { name, start, duration, reason, notice, cancel: false, kubeconfig: None }, now())
+        let (node_groups, queues) = (Vec::new(), Vec::new());
+        let args = MaintenanceArgs {
+            name,
+            start,
+            duration,
+            reason,
+            notice,
+            node_groups,
+            queues,
+            cancel: false,
+            kubeconfig: None,
+        };
+        read_window(&args, now())
     }
 
     #[test]
@@ -117,6 +134,29 @@ mod tests {
         let from_now = asked(None, 60).unwrap().unwrap();
         assert_eq!(from_now.to_string(), "from 2026-11-26T07:00:00Z to 2026-11-26T07:01:00Z (kernels)");
         assert!(asked(Some("2026-11-26T06:00:00Z"), 3_600).is_err(), "it is over");
+    }
+
+    #[test]
+    fn a_window_may_be_of_some_nodes_and_for_some_queues() {
+        let args = MaintenanceArgs {
+            name: "m1".into(),
+            start: None,
+            duration: Some(60),
+            reason: None,
+            notice: None,
+            node_groups: vec!["a100".into()],
+            queues: vec!["ops".into()],
+            cancel: false,
+            kubeconfig: None,
+        };
+        let window = read_window(&args, now()).unwrap();
+        let step = build_step(&cluster(Value::Null), window.as_ref(), now()).unwrap().unwrap();
+        let start = r#"{"start":"2026-11-26T07:00:00Z","end":"2026-11-26T07:01:00Z""#;
+        let new = format!(r#"[{start},"nodeGroups":["a100"],"queues":["ops"]}}]"#);
+        assert_eq!(step["value"], json!({MAINTENANCE: new}));
+        let unnamed = MaintenanceArgs { node_groups: vec![String::new()], ..args };
+        let window = read_window(&unnamed, now()).unwrap();
+        assert!(build_step(&cluster(Value::Null), window.as_ref(), now()).is_err());
     }
 
     #[test]

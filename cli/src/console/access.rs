@@ -171,7 +171,7 @@ impl AccessReviewer {
         let mut access = Access { user: user.username.clone().unwrap_or_default(), ..Access::default() };
         (access.queues, access.clusters) =
             futures::try_join!(may(objects::queue_resource(), ""), may(objects::cluster_resource(), ""))?;
-        for kind in WorkloadKind::ALL {
+        for kind in WorkloadKind::list_all() {
             if may(kind.api_resource(), "").await? {
                 access.kinds.insert(kind);
             }

@@ -1,6 +1,6 @@
 //! What the doctor knows when it judges: everything that was read, and what could not be.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_controller::settings::Settings;
 use caldera_core::gang::WorkloadRef;
@@ -23,6 +23,8 @@ pub struct Facts {
     pub our_clock: Option<i64>,
     /// CustomResourceDefinitions.
     pub definitions: Visible<Vec<Value>>,
+    /// WorkloadKinds that do not count, and why.
+    pub kind_faults: BTreeMap<String, String>,
     /// What each component may do.
     pub rights: Visible<Vec<Right>>,
     /// MutatingWebhookConfigurations.
@@ -173,6 +175,8 @@ pub struct MemberFacts {
     pub ready: Visible<()>,
     /// Why its maintenance windows can not be read, if so.
     pub unread_maintenance: Option<String>,
+    /// Why its autoscaled node groups can not be read, if so.
+    pub unread_groups: Option<String>,
     /// What was seen there, or why nothing was.
     pub inside: Visible<MemberInside>,
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use kube::Client;
 use serde::Serialize;
 
-use super::read_history;
+use super::{is_or_any, read_history, select_in_order};
 use crate::{
     args::HistoryArgs,
     output::{self, format_table, quote_csv},
@@ -26,7 +26,7 @@ struct ActionsReport<'a> {
 pub(super) async fn print_actions(client: &Client, args: &HistoryArgs) -> anyhow::Result<ExitCode> {
     let mut all = Vec::new();
     for pages in [ADMIN_ACTIONS, JOB_ACTIONS] {
-        let read = read_history::<RecordedAction>(client, args.lease_namespace.as_deref(), pages).await?;
+        let read = read_history::<RecordedAction>(client, args.records.lease_namespace.as_deref(), pages).await?;
         all.extend(read.list_lines());
     }
     let report = ActionsReport { actions: select_actions(&all, args, Timestamp::now()) };
@@ -39,16 +39,18 @@ pub(super) async fn print_actions(client: &Client, args: &HistoryArgs) -> anyhow
 
 /// Those that are asked for, in the order in which they were done.
 fn select_actions<'a>(all: &'a [RecordedAction], args: &HistoryArgs, now: Timestamp) -> Vec<&'a RecordedAction> {
-    let since = args.since.map(|since| now.as_second().saturating_sub(since));
-    let is_asked_for = |action: &&RecordedAction| {
-        args.namespace.as_ref().is_none_or(|namespace| action.namespace == *namespace)
-            && args.queue.as_ref().is_none_or(|queue| action.kind == "Queue" && action.name == *queue)
-            && args.user.as_ref().is_none_or(|user| action.by == *user)
-            && since.is_none_or(|since| action.at.as_second() >= since)
+    let is_asked_for = |action: &RecordedAction| {
+        is_or_any(args.namespace.as_ref(), &action.namespace)
+            && (args.queue.is_none() || action.kind == "Queue")
+            && is_or_any(args.queue.as_ref(), &action.name)
+            && is_or_any(args.user.as_ref(), &action.by)
     };
-    let mut asked: Vec<&RecordedAction> = all.iter().filter(is_asked_for).collect();
-    asked.sort_by_key(|action| action.at);
-    asked
+    select_in_order(
+        all,
+        |action| action.at,
+        args.since.map(|since| now.as_second().saturating_sub(since)),
+        is_asked_for,
+    )
 }
 
 fn format_actions(actions: &[&RecordedAction]) -> String {
@@ -81,7 +83,7 @@ fn format_csv(actions: &[&RecordedAction]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::UsageOutput;
+    use crate::args::{RecordsArgs, UsageOutput};
 
     fn action(at: &str, by: &str, did: &str, kind: &str, name: &str) -> RecordedAction {
         let namespace = if kind == "Job" { "ns" } else { "" };
@@ -102,8 +104,7 @@ mod tests {
             user: None,
             result: None,
             since: None,
-            lease_namespace: None,
-            kubeconfig: None,
+            records: RecordsArgs::default(),
             actions: true,
             output: UsageOutput::Table,
         }

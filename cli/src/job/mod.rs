@@ -67,7 +67,7 @@ async fn read_page(client: &Client, own: &str, args: &JobListArgs) -> anyhow::Re
         list_objects(client, &resource, namespace, labels.as_deref()).await?.map_err(anyhow::Error::msg)
     };
     let mut workloads = Vec::new();
-    for kind in WorkloadKind::ALL {
+    for kind in WorkloadKind::list_all() {
         match list(kind.api_resource(), args.selector.clone()).await {
             // Who may not list what a host may do without has none of it.
             Err(_) if kind.is_optional() => {}

@@ -68,7 +68,9 @@ fn read_members(clusters: Vec<Cluster>, told: Vec<(String, Update)>) -> Vec<Memb
             Update::Change(Change::NodeGone(_) | Change::PodGone(..) | Change::HyperNodeGone(_))
             | Update::Up
             | Update::Down(_)
-            | Update::From(_) => {}
+            | Update::From(_)
+            | Update::NodeUse(..)
+            | Update::Load(_) => {}
         }
     }
     let member = |cluster: Cluster| {

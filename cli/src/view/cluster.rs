@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use caldera_core::{admission::Admission, quantity::Quantity};
-use caldera_crds::{karmada::cluster::READY, names::caldera::ADMISSION, workload::progress::has_copy_ended};
+use caldera_core::{admission::Admission, autoscaling::Autoscaling, quantity::Quantity};
+use caldera_crds::{
+    karmada::cluster::READY,
+    names::caldera::{ADMISSION, AUTOSCALED_GROUPS},
+    workload::progress::has_copy_ended,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -33,12 +37,37 @@ pub struct Member {
     pub amounts: BTreeMap<String, (String, String)>,
     /// `key=value:effect`.
     pub taints: Vec<String>,
+    /// What its nodes really use, where its collector says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub real_use: Option<RealUse>,
     /// Maintenance windows that are not over.
     pub maintenance: Vec<String>,
+    /// Node groups that may grow; or that they can not be read.
+    pub autoscaled_groups: Vec<String>,
     /// Type, status, and the words with it.
     pub conditions: Vec<(String, String, String)>,
     /// Jobs and services that are there; `None` if they can not be seen.
     pub jobs: Option<Vec<PlacedJob>>,
+}
+
+/// What the nodes of a member that take pods really use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RealUse {
+    /// Used, and what these nodes have, by resource.
+    pub amounts: BTreeMap<String, (String, String)>,
+    /// Seconds since it was read.
+    pub age: i64,
+}
+
+impl RealUse {
+    /// Whole percent that is used of a resource.
+    #[must_use]
+    pub fn share_of(&self, resource: &str) -> Option<i128> {
+        let (used, all) = self.amounts.get(resource)?;
+        let (used, all) = (used.parse::<Quantity>().ok()?.as_nano(), all.parse::<Quantity>().ok()?.as_nano());
+        (all > 0).then(|| used.saturating_mul(100) / all)
+    }
 }
 
 /// The part of a job that is in a member.
@@ -131,9 +160,19 @@ pub fn read_member(cluster: &Value) -> Member {
             .map(|(name, _)| (name.clone(), (amount("allocated", name), amount("allocatable", name))))
             .collect(),
         taints: taints.collect(),
+        real_use: None,
         maintenance: Vec::new(),
+        autoscaled_groups: list_autoscaled_groups(objects::annotation_of(cluster, AUTOSCALED_GROUPS)),
         conditions,
         jobs: None,
+    }
+}
+
+fn list_autoscaled_groups(said: Option<&str>) -> Vec<String> {
+    match said.map(str::parse::<Autoscaling>) {
+        None => Vec::new(),
+        Some(Ok(groups)) => groups.iter().map(ToString::to_string).collect(),
+        Some(Err(why)) => vec![format!("can not be read: {why}")],
     }
 }
 

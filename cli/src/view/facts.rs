@@ -49,7 +49,7 @@ impl JobKey {
     #[must_use]
     pub fn of_workload(workload: &WorkloadRef) -> Option<Self> {
         let is_it = |kind: &WorkloadKind| (kind.group(), kind.kind()) == (&*workload.group, &*workload.kind);
-        let kind = WorkloadKind::ALL.into_iter().find(is_it)?;
+        let kind = WorkloadKind::list_all().find(is_it)?;
         Some(Self { namespace: workload.namespace.clone(), name: workload.name.clone(), kind })
     }
 

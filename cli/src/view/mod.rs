@@ -16,7 +16,7 @@ mod timeline;
 
 pub use self::{
     amount::{compute_fraction, format_amount},
-    cluster::{CORDON, Member, PlacedJob, find_cordon, read_member, read_placed},
+    cluster::{CORDON, Member, PlacedJob, RealUse, find_cordon, read_member, read_placed},
     facts::{BindingFacts, GroupFacts, JobKey, WorkloadFacts},
     fleet::{FleetAmount, JobCounts, count_jobs, sum_members},
     job::{Job, JobView, compute_state_from_objects},

@@ -32,6 +32,17 @@ pub(crate) fn build_binding_with_peers<'a>(
     })
 }
 
+/// A binding as placement would see it if it were in no cluster, and admitted anew.
+pub(crate) fn build_binding_anew(
+    objects: &Objects,
+    capacity: &FleetCapacity,
+    binding: &Binding,
+) -> Option<place::Binding> {
+    let placement = build_binding_with_peers(objects, capacity, binding)?.into_owned();
+    let queue = objects.clusters_of_next_run(binding, capacity.has_exclusive_clusters()).map(Arc::new);
+    Some(place::Binding { queue, previous: Vec::new(), ..placement })
+}
+
 /// Where the data of its claims is, and which clusters its user chose.
 pub(crate) fn find_data_and_choice(
     objects: &Objects,

@@ -23,6 +23,7 @@ use caldera_core::{
     resources::Resources,
     time::EpochSeconds,
 };
+use caldera_crds::binding::Gate;
 use jiff::Timestamp;
 
 use super::{
@@ -44,15 +45,9 @@ pub(crate) fn assess_with_admission_checks(
     now: Timestamp,
 ) -> BindingState {
     let (workload, exclusive) = (objects.workload_of(binding), capacity.has_exclusive_clusters());
-    let context = JobContext {
-        priority: workload.map_or(0, |workload| objects.priority_of_class(&workload.class)),
-        copies: count_expected_copies(objects, capacity, binding),
-        opted_in: objects.is_opted_in(&binding.key.namespace),
-        ceiling: jobs.states.get(&binding.key).and_then(|state| state.grant.ceiling()),
-        is_shadow: jobs.shadow.is_some(),
-    };
+    let context = build_context(objects, jobs, capacity, binding);
     let state = assess_binding(binding, workload, context, |name| objects.priority_of_class(name));
-    let job = match state {
+    let mut job = match state {
         BindingState::Pending(mut job) => {
             let ask = Arc::make_mut(&mut job.ask);
             ask.counted = objects.classify_for_running_limits(&job.queue, binding);
@@ -88,17 +83,7 @@ pub(crate) fn assess_with_admission_checks(
         }
         state => return state,
     };
-    let refusal = objects.check_namespace(&job.queue, &binding.key.namespace);
-    let refusal = refusal.or_else(|| objects.check_job_size(&job.queue, || demand_of(workload, context.copies)));
-    let refusal = refusal.or_else(|| objects.check_run_time(&job.queue, workload?));
-    let refusal = refusal.or_else(|| objects.check_priority_class(&job.queue, workload?));
-    let mut job = job;
-    let refusal =
-        refusal.or_else(|| choose_card_models(objects, &mut job, workload?.gang.as_ref().ok()?).err().map(|why| *why));
-    let refusal = refusal.or_else(|| {
-        let detail = objects.data.index.find_locality(&binding.workload)?.describe_wait()?;
-        Some(Reason::WaitingForData { detail })
-    });
+    let refusal = find_refusal(objects, binding, workload, context.copies, &mut job);
     if let Some(refusal) = refusal {
         return BindingState::Blocked(refusal);
     }
@@ -114,6 +99,57 @@ pub(crate) fn assess_with_admission_checks(
         // Nothing is reserved for it of what was taken from it for another.
         Some(reason) => BindingState::Blocked(reason),
     }
+}
+
+/// The job of a binding that holds quota as it would be if it gave that back and waited; `None` where it would not be
+/// in line then: what is refused to those who wait is not held against those who run.
+pub(crate) fn assess_as_waiting(
+    objects: &Objects,
+    jobs: &Jobs,
+    capacity: &FleetCapacity,
+    binding: &Binding,
+) -> Option<Job> {
+    let (admission, plan, eviction, clusters) = (None, None, None, Vec::new());
+    let gate = Some(Gate::Closed);
+    let waiting = Binding { gate, suspended: true, admission, plan, eviction, clusters, ..binding.clone() };
+    let (workload, context) = (objects.workload_of(binding), build_context(objects, jobs, capacity, &waiting));
+    match assess_binding(&waiting, workload, context, |name| objects.priority_of_class(name)) {
+        BindingState::Pending(mut job) => {
+            find_refusal(objects, &waiting, workload, context.copies, &mut job).is_none().then_some(job)
+        }
+        _ => None,
+    }
+}
+
+fn build_context<'a>(objects: &Objects, jobs: &'a Jobs, capacity: &FleetCapacity, binding: &Binding) -> JobContext<'a> {
+    let workload = objects.workload_of(binding);
+    JobContext {
+        priority: workload.map_or(0, |workload| objects.priority_of_class(&workload.class)),
+        copies: count_expected_copies(objects, capacity, binding),
+        opted_in: objects.is_opted_in(&binding.key.namespace),
+        ceiling: jobs.states.get(&binding.key).and_then(|state| state.grant.ceiling()),
+        is_shadow: jobs.shadow.is_some(),
+    }
+}
+
+/// Why a queue does not take a job that waits, or its data is nowhere; else it asks for its card models from here on.
+fn find_refusal(
+    objects: &Objects,
+    binding: &Binding,
+    workload: Option<&Workload>,
+    copies: u32,
+    job: &mut Job,
+) -> Option<Reason> {
+    let refusal = objects.check_namespace(&job.queue, &binding.key.namespace);
+    let refusal = refusal.or_else(|| objects.check_job_size(&job.queue, || demand_of(workload, copies)));
+    let refusal = refusal.or_else(|| objects.check_run_time(&job.queue, workload?));
+    let refusal = refusal.or_else(|| objects.check_priority_class(&job.queue, workload?));
+    let refusal =
+        refusal.or_else(|| choose_card_models(objects, job, workload?.gang.as_ref().ok()?).err().map(|why| *why));
+    refusal.or_else(|| {
+        let detail = objects.data.index.find_locality(&binding.workload)?.describe_wait()?;
+        Some(Reason::WaitingForData { detail })
+    })
 }
 
 /// Whether a record charges less of some card model than another one.

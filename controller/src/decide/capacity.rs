@@ -15,9 +15,11 @@ mod place_elsewhere;
 mod reserved_clusters;
 mod seen_pods;
 mod together;
+mod upcoming;
 
 use std::{
     borrow::Cow,
+    cell::Cell,
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
@@ -92,17 +94,20 @@ pub struct FleetCapacity {
     tolerations: BTreeMap<Vec<Toleration>, BTreeSet<JobId>>,
     /// Clusters that took no jobs when the total was last worked out.
     closed: BTreeSet<String>,
-    /// Clusters that take jobs of some queues alone.
+    /// Clusters that take jobs of some queues alone, always or in a maintenance window.
     exclusive: BTreeSet<String>,
     /// Maintenance windows that ended by then were seen to end.
     maintenance_seen: EpochSeconds,
+    /// Placements that the last answer took.
+    placements: usize,
 }
 
 /// Facts in.
 impl FleetCapacity {
     /// A cluster was created or changed.
     pub fn set_cluster(&mut self, facts: ClusterFacts) {
-        let (name, is_exclusive) = (facts.cluster.name.clone(), facts.cluster.queues.is_some());
+        let name = facts.cluster.name.clone();
+        let is_exclusive = facts.cluster.queues.is_some() || facts.cluster.maintenance.names_queues();
         let changed = self.fleet.set_cluster(facts.cluster, facts.summary);
         if is_exclusive {
             self.exclusive.insert(name)
@@ -268,17 +273,14 @@ impl FleetCapacity {
         }
         let free = self.sum_free().clone();
         let mut largest = Resources::new();
-        for (cluster, capacity) in self.fleet.clusters() {
-            if clusters.contains(&cluster.name) {
-                // Which of its nodes they are follows from where pods were, and from how the rest of what is assumed is
-                // packed.
-                capacity.shapes.iter().flat_map(|shape| shape.free.iter()).for_each(|(name, amount)| {
-                    if *amount > largest.get(name.as_str()) {
-                        largest.set(name.clone(), *amount);
-                    }
-                });
+        // Which of a cluster's nodes they are follows from where pods were, and from how the rest of what is assumed is
+        // packed.
+        let nodes = clusters.iter().flat_map(|cluster| self.fleet.list_free_of_nodes(cluster));
+        nodes.flat_map(|free| free.iter()).for_each(|(name, amount)| {
+            if *amount > largest.get(name.as_str()) {
+                largest.set(name.clone(), *amount);
             }
-        }
+        });
         Some(FleetGrowth::By(CapacityGrowth { free, largest }))
     }
 
@@ -346,11 +348,15 @@ impl FleetCapacity {
             clusters += 1;
             // Who is away comes back, with what it has.
             let is_there = takes_jobs(cluster, |taint| taint.key != CORDON);
-            let has = if is_there {
+            let mut has = if is_there {
                 self.fleet.compute_capacity_for_queues(&cluster.name, true)
             } else {
                 capacity.sum_allocatable()
             };
+            // Nodes may come there some day, whether or not that can be counted on now.
+            if !is_there || self.fleet.inventory_origin(&cluster.name).is_none() {
+                has.add(&self.fleet.sum_upcoming(&cluster.name));
+            }
             match &mut total.whole {
                 Some(whole) if capacity.source != Source::Unknown => whole.add(&has),
                 whole => *whole = None,
@@ -378,9 +384,9 @@ impl FleetCapacity {
         copies.and_then(|copies| u32::try_from(copies).ok()).unwrap_or(1)
     }
 
-    /// Where it would go now, and then its companions, without what is `kept` for others. A class that did not fit
-    /// before is first held against the sum of what is free, so that the many that do not fit a full fleet cost next to
-    /// nothing.
+    /// Where it would go now, and then its companions, without what is `kept` for others; where nowhere, where it would
+    /// go once nodes have come that may. A class that did not fit before is first held against the sum of what is free,
+    /// so that the many that do not fit a full fleet cost next to nothing.
     ///
     /// # Errors
     /// [`Fit::No`], with what is short.
@@ -391,6 +397,7 @@ impl FleetCapacity {
         kept: &[&ReservedClusters],
     ) -> Result<Vec<Decision>, Fit> {
         self.fleet.refresh_capacities();
+        self.placements = 1;
         if let Some(never) = self.never.get(&ask.fit).cloned()
             && let Some(detail) = self.describe_fleet_shortage(ask)
         {
@@ -403,6 +410,16 @@ impl FleetCapacity {
             Ok(decisions) => return Ok(decisions),
             Err(refusal) => refusal,
         };
+        let placements = Cell::new(1);
+        let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>| {
+            placements.set(placements.get() + 1);
+            place_together(question, &self.fleet, clusters.into_iter().filter(open).collect()).ok()
+        };
+        let found = self.fleet.find_with_upcoming(with_upcoming);
+        self.placements = placements.get();
+        if let Some(decisions) = found {
+            return Ok(decisions);
+        }
         if let Some(detail) = self.find_never(question, ask) {
             return Err(Fit::No { never: true, detail: detail.to_string() });
         }
@@ -419,26 +436,37 @@ impl FleetCapacity {
         Err(if is_reserved { Fit::Reserved { detail } } else { Fit::No { never: false, detail } })
     }
 
-    /// Whether it would fit if pods of these bindings were gone.
+    /// Whether it would fit if pods of these bindings were gone, on the nodes that are there or that may come.
     pub fn fits_without(&mut self, question: PlacementQuestion<'_>, gone: &BTreeMap<String, EvictedPods>) -> bool {
+        self.find_place_without(question, gone).is_some() || {
+            let after = self.fleet.compute_capacities_after_eviction(gone);
+            let find = |clusters: Vec<(&Cluster, &Capacity)>| place_together(question, &self.fleet, clusters).ok();
+            self.fleet.find_with_upcoming_beside(&after, find).is_some()
+        }
+    }
+
+    /// Where it would go beside its companions if pods of these bindings were gone, on the nodes that are there; `None`
+    /// where they do not all fit.
+    pub fn find_place_without(
+        &mut self,
+        question: PlacementQuestion<'_>,
+        gone: &BTreeMap<String, EvictedPods>,
+    ) -> Option<PodsByCluster> {
         self.fleet.refresh_capacities();
         let after = self.fleet.compute_capacities_after_eviction(gone);
         let capacity = |(cluster, capacity): (_, _)| {
             let cluster: &Cluster = cluster;
             (cluster, after.get(&cluster.name).unwrap_or(capacity))
         };
-        place_together(question, &self.fleet, self.fleet.clusters().map(capacity).collect()).is_ok()
+        let decisions = place_together(question, &self.fleet, self.fleet.clusters().map(capacity).collect()).ok()?;
+        decisions.first().map(|decision| place_elsewhere::count_pods(decision, question.gang))
     }
 
-    /// What is free in all clusters together.
+    /// What is free in all clusters together, and the nodes that may come there and that nobody waits for.
     pub fn sum_free(&mut self) -> &Resources {
         self.fleet.refresh_capacities();
-        let clusters = &self.fleet;
-        self.free.get_or_insert_with(|| {
-            let mut free = Resources::new();
-            clusters.clusters().for_each(|(_, capacity)| free.add(&capacity.sum_free()));
-            free
-        })
+        let fleet = &self.fleet;
+        self.free.get_or_insert_with(|| fleet.sum_free_with_upcoming())
     }
 
     /// The resource of which all clusters together have not enough free, if there is one.

@@ -6,14 +6,15 @@
 
 use caldera_core::{
     data_source::DataIdentity,
+    fleet::Update,
     gang::{ClusterName, QueueName},
     place::spread_constraints::is_duplicated,
-    queue::{JobId, ledger::AdmissionStage},
+    queue::JobId,
     reason::{Position, QueueProblem},
 };
 use caldera_crds::{links::FederationTopologies, names::volcano::DEFAULT_QUEUE, workload::WorkloadKind};
 use caldera_runtime::watch::Event;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::{
     collections::{BTreeSet, VecDeque},
     mem,
@@ -23,16 +24,19 @@ use std::{
 use super::{
     admission_events::AdmissionEvents,
     assess::{assess_with_admission_checks, estimate_end},
+    assumed_place::update_assumed_place,
     binding_deadlines::BindingDeadlines,
     capacity::FleetCapacity,
     cron_jobs::CronJobs,
     data_catalogue::DataCatalogue,
     data_claims::DataClaims,
+    deadlines::add_wait,
     ended_jobs::EndedJobs,
     eviction_wait::{compute_eviction_expiry, explain_eviction_wait, observe_old_copies},
     hyper_jobs::HyperJobs,
     job_commands::JobCommands,
-    jobs::{JobPhase, Jobs},
+    jobs::Jobs,
+    load_aware::LoadAware,
     member_loss::MemberLoss,
     phase_counts::PhaseCounts,
     pod_groups::PodGroupWrites,
@@ -89,6 +93,9 @@ impl Default for DefaultQueueAsked {
     }
 }
 
+/// How long first lists of kinds told by data are waited for, after all others came.
+const TOLD_KINDS_WITHIN: SignedDuration = SignedDuration::from_secs(30);
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Controller {
@@ -106,6 +113,7 @@ pub struct Controller {
     pub(crate) data_claims: DataClaims,
     pub(crate) data_catalogue: DataCatalogue,
     pub(crate) member_loss: MemberLoss,
+    pub(crate) load_aware: LoadAware,
     pub(crate) pod_groups: PodGroupWrites,
     pub(crate) waiting_states: WaitingStates,
     pub(crate) admission_events: AdmissionEvents,
@@ -120,6 +128,8 @@ pub struct Controller {
     pub(crate) default_queue: DefaultQueueAsked,
     /// The last decision sent releases and left the rest to this one.
     pub(crate) hurried: bool,
+    /// Since when nothing but kinds told by data is waited for.
+    pub(crate) told_kinds_since: Option<Timestamp>,
     /// What an admin chose last is not understood.
     pub(crate) settings_refused: bool,
     pub(crate) now: Timestamp,
@@ -143,6 +153,26 @@ impl Controller {
     #[must_use]
     pub fn list_unlisted_kinds(&self) -> BTreeSet<ObjectKind> {
         self.objects.list_unlisted_kinds()
+    }
+
+    /// Waits for the first lists of these kinds too, which are told by data and followed.
+    pub fn require_told_kinds(&mut self, kinds: impl IntoIterator<Item = WorkloadKind>) {
+        self.objects.require_kinds(kinds);
+    }
+
+    /// Waits no longer for kinds told by data whose first lists are overdue; when that is, if any is waited for.
+    pub fn give_up_overdue_lists(&mut self, now: Timestamp) -> Option<Timestamp> {
+        if !self.objects.lacks_told_kinds_alone() {
+            return None;
+        }
+        let until = add_wait(*self.told_kinds_since.get_or_insert(now), TOLD_KINDS_WITHIN);
+        if now < until {
+            return Some(until);
+        }
+        let kinds = self.objects.give_up_unlisted();
+        let kinds: Vec<&str> = kinds.into_iter().map(WorkloadKind::kind).collect();
+        tracing::warn!(?kinds, "not listed in time: deciding without them; what their jobs hold stays charged");
+        None
     }
 
     /// Data that a catalogue is to be asked for now: its answer is an input.
@@ -221,7 +251,11 @@ impl Controller {
             Input::WorksUnwatched(cluster) => return self.objects.losses.forget_works(&cluster),
             Input::Member(cluster, update) => {
                 let batch_jobs = self.list_affected_batch_jobs(&cluster, &update);
+                let tells_load = matches!(update, Update::NodeUse(..) | Update::Load(_) | Update::Down(_));
                 self.capacity.apply_update(&cluster, update);
+                if tells_load {
+                    self.load_aware.observe_load(&cluster, self.capacity.fleet().member_load(&cluster), now);
+                }
                 for key in batch_jobs {
                     self.update_pods_on_nodes(&key);
                     self.pod_groups.mark_dirty(&key);
@@ -269,6 +303,7 @@ impl Controller {
 
     fn remove_cluster(&mut self, name: &str) {
         self.capacity.remove_cluster(name);
+        self.load_aware.observe_load(name, None, self.now);
         self.update_presence(name, None);
     }
 
@@ -356,6 +391,8 @@ impl Controller {
             let bindings = self.objects.bindings.values().filter(|binding| is_there(binding));
             let keys: Vec<Key> = bindings.map(|binding| binding.key.clone()).collect();
             keys.iter().for_each(|key| self.reassess_binding(key));
+            // What a queue takes of them together may be more or less.
+            self.jobs.gangs.observe_all();
         }
     }
 
@@ -485,28 +522,5 @@ impl Controller {
             let placement = binding.placement.as_deref();
             placement.is_some_and(|placement| is_duplicated(placement.placement.division.as_ref()))
         });
-    }
-}
-
-/// Tells the capacity what a binding tolerates and selects, and where it is assumed to be.
-pub(crate) fn update_assumed_place(objects: &Objects, jobs: &Jobs, capacity: &mut FleetCapacity, binding: &Binding) {
-    let Some(state) = jobs.states.get(&binding.key) else { return };
-    let stage = state.stage();
-    let counts = stage.is_some_and(|stage| stage != AdmissionStage::Finished) || state.phase == JobPhase::Pending;
-    let tolerations = binding.placement.as_deref().filter(|_| counts);
-    capacity.set_tolerations(&binding.id, tolerations.map(|binding| binding.placement.tolerations.as_slice()));
-    let workload = objects.workload_of(binding);
-    let gang = workload.and_then(|workload| workload.gang.as_deref().ok());
-    let nodes = workload.map(|workload| objects.nodes_of_binding(binding, workload)).unwrap_or_default();
-    capacity.set_selected_labels(binding.id.as_str(), gang, &nodes.required);
-    // What is not queued is the scheduler's to place all the same, and is assumed where that put it.
-    let unqueued = state.phase == JobPhase::OutOfScope && binding.ours && !binding.clusters.is_empty();
-    let is_queued = matches!(stage, Some(AdmissionStage::Placed | AdmissionStage::Foreign));
-    let placed = workload.filter(|_| is_queued || (stage.is_none() && unqueued));
-    match placed.and_then(|workload| objects.gang_to_place(binding, workload)) {
-        Some(gang) => capacity.assume_placed(binding, &gang, is_queued),
-        // The place that was found at the release.
-        None if stage == Some(AdmissionStage::Admitted) => {}
-        None => capacity.retire_assumed(binding.id.as_str()),
     }
 }

@@ -8,7 +8,7 @@
 //! [`preemption`](super::preemption).
 
 use caldera_core::{
-    queue::preemption::EvictionRecord,
+    queue::preemption::{EvictionRecord, LastMove},
     reason::{EvictionCause, RequeueCause},
 };
 use caldera_runtime::event::EventType;
@@ -23,7 +23,8 @@ use crate::{
 pub(crate) const NOT_PLACED: &str = "NotPlaced";
 /// Event, and reason of an eviction record: a part of the gang did not start in time, and all of it is requeued.
 pub(crate) const PODS_READY_TIMEOUT: &str = "PodsReadyTimeout";
-/// Event, and reason of an eviction record: a job that starts together with it did not start in time.
+/// Event, and reason of an eviction record: a job that starts together with it did not start in
+/// time, or was evicted.
 pub(crate) const JOBS_MISSING: &str = "JobsMissing";
 /// Event, and reason of an eviction record: no controller granted the admission or the clusters; they were taken away.
 pub(crate) const FORGED_RECORD: &str = "ForgedRecord";
@@ -41,6 +42,8 @@ pub(crate) const ENDED: &str = "Ended";
 pub(crate) const RUN_TIME_EXCEEDED: &str = "RunTimeExceeded";
 /// Event, and reason of an eviction record: a member refused its copy for good, and the job goes elsewhere.
 pub(crate) const COPY_REFUSED: &str = "CopyRefused";
+/// Event, and reason of an eviction record: the nodes of a cluster that the job was in are hot, and it goes elsewhere.
+pub(crate) const RESCHEDULED: &str = "Rescheduled";
 /// The first backoff, and the longest, in seconds.
 const FIRST_BACKOFF: i64 = 60;
 const LONGEST_BACKOFF: i64 = 900;
@@ -126,6 +129,15 @@ fn record_of(binding: &Binding, reason: &str, message: String, now: i64) -> Evic
         reason: reason.to_owned(),
         message,
         avoid: Vec::new(),
+        moved: before.and_then(find_last_move),
+    }
+}
+
+/// When a job last left a hot cluster, and what it avoids since: of this record, or of the one that it goes on from.
+pub(crate) fn find_last_move(record: &EvictionRecord) -> Option<LastMove> {
+    match record.reason.as_str() {
+        RESCHEDULED => Some(LastMove { at: record.at, avoid: record.avoid.clone() }),
+        _ => record.moved.clone(),
     }
 }
 
@@ -157,6 +169,10 @@ pub(crate) fn describe_eviction_event(record: &EvictionRecord) -> Option<(EventT
         )),
         POLICY_RESTARTED => Some((EventType::Warning, said.clone())),
         COPY_REFUSED | JOBS_MISSING => Some((EventType::Warning, format!("{said}; withdrawn from all clusters"))),
+        RESCHEDULED => Some((
+            EventType::Normal,
+            format!("{said}; withdrawn from all clusters, it starts elsewhere once its old copies are gone"),
+        )),
         MEMBER_LOST => Some((
             EventType::Warning,
             format!("withdrawn from all clusters: {said}; it runs again once its old copies are known to be gone"),
@@ -167,7 +183,7 @@ pub(crate) fn describe_eviction_event(record: &EvictionRecord) -> Option<(EventT
 
 /// Whether a record is of a job that runs again as soon as its old copies are gone.
 pub(crate) fn waits_for_copies(record: &EvictionRecord) -> bool {
-    matches!(record.reason.as_str(), COPY_REFUSED | MEMBER_LOST)
+    matches!(record.reason.as_str(), COPY_REFUSED | MEMBER_LOST | RESCHEDULED)
 }
 
 /// Why the job of a record was requeued; `None` for one that was evicted for another.
@@ -185,6 +201,7 @@ pub(super) fn requeue_cause(record: &EvictionRecord) -> Option<RequeueCause> {
         POLICY_RESTARTED => Some(RequeueCause::RestartedByPolicy),
         COPY_REFUSED => Some(RequeueCause::CopyRefused),
         MEMBER_LOST => Some(RequeueCause::MemberLost),
+        RESCHEDULED => Some(RequeueCause::Rescheduled),
         _ => None,
     }
 }

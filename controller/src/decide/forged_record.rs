@@ -10,7 +10,8 @@
 //!
 //! Two records are taken away here and are not forged. One whose user changed the queue of the workload goes at once,
 //! with reason `QueueChanged` and without a backoff. One that is placed nowhere and whose workload is not there, or can
-//! not be read, goes after a minute with reason `NotPlaced`: a list of jobs may be older than one of bindings.
+//! not be read, goes after a minute with reason `NotPlaced`: a list of jobs may be older than one of bindings. Where no
+//! list of its kind came at all, its record stands and is charged.
 
 use std::sync::Arc;
 
@@ -53,7 +54,8 @@ impl Jobs {
         if binding.deleting || binding.placement.is_none() {
             return None;
         }
-        let unseen = gang.is_none() && binding.admission.is_some() && binding.clusters.is_empty();
+        let is_unplaced = binding.admission.is_some() && binding.clusters.is_empty();
+        let unseen = gang.is_none() && is_unplaced && !objects.is_of_unlisted_kind(binding);
         match fault {
             // That it names another queue is so under every lease.
             None | Some(RecordFault::NotGrantedByUs) => workload

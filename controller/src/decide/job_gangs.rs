@@ -11,10 +11,14 @@
 //!   those that were not stored, because a process ended or the server refused one, the missing are asked for together
 //!   again, beside those that hold.
 //! - A gang that stays so for as long as a part of a job may take to start is given up: those that hold are taken off
-//!   their clusters, and all of it is in line. So is only what one decision released with others, and only for a job
-//!   that was there then: what was admitted by itself runs on, and a job that is made anew or added later takes nothing
-//!   from those that run. Nor does one that its user holds back, or that may not start together with others.
+//!   their clusters, and all of it is in line. One of which a job was evicted for another is given up at once: that job
+//!   does not come back before its preemptor has started, and a gang is evicted as a whole. A job that lost its quota
+//!   for any other reason may be back in a moment, and nothing of the others is lost meanwhile.
+//! - Given up is only what one decision released with others, and only for a job that was there then: what was admitted
+//!   by itself runs on, and a job that is made anew or added later takes nothing from those that run. Nor does one that
+//!   its user holds back, or that may not start together with others.
 //! - Plain Pods of one group are a gang, too ([`read_group_of_pod`]): as many are needed as one of them says, at most.
+//! - A queue takes no more of them together than of one job ([`caldera_crds::largest_job`]).
 //! - No more jobs of a gang are looked at than a HyperJob may have; the rest waits until one of these is gone.
 //! - Of several card models that a job may use the first is asked for. A duplicated job, which HyperJobs do not make,
 //!   waits for itself.
@@ -23,6 +27,8 @@
 //!
 //! [`read_group_of_pod`]: caldera_crds::workload::read_group_of_pod
 
+mod placement_budget;
+mod queueing;
 mod unit;
 
 use std::{
@@ -32,23 +38,26 @@ use std::{
 };
 
 use caldera_core::{
+    gang::QueueName,
     queue::{Job, JobId},
     reason::Reason,
+    resources::Resources,
 };
 use jiff::{SignedDuration, Timestamp};
 
-use self::unit::combine_jobs;
-pub(crate) use self::unit::{Part, split_admission};
+pub(crate) use self::{
+    placement_budget::PlacementBudget,
+    unit::{Part, split_admission},
+};
+use self::{
+    queueing::{GangQueueing, decide_queueing, describe_beyond, hold_back, is_incomplete, is_missing},
+    unit::combine_jobs,
+};
 use super::deadlines::add_wait;
 use crate::observe::{Key, Workload};
 
-/// Jobs that are named in a sentence.
-const MOST_NAMED: usize = 3;
 /// Jobs of a gang that are looked at: as many as a HyperJob has at most.
 const MOST_JOBS: usize = 500;
-/// Tasks of all that are asked for together.
-const MOST_TASKS: usize = 10_000;
-
 /// Whose jobs they are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum GangKey {
@@ -97,6 +106,8 @@ pub(crate) enum GangJobState {
     Pending(Job),
     /// It is to be in line again by itself.
     Requeued,
+    /// The same, after it was evicted for another job.
+    Evicted,
     /// It holds quota, or did until it ended.
     Admitted,
     /// Somebody has to do something first.
@@ -112,19 +123,6 @@ struct GangJob {
     state: GangJobState,
 }
 
-/// What becomes of those that are in line, by their bindings.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct GangQueueing {
-    /// They are asked for together.
-    together: Vec<Key>,
-    /// Each is asked for by itself.
-    alone: Vec<Key>,
-    /// They are not asked for yet.
-    held_back: Vec<(Key, Reason)>,
-    /// They can not start together, whoever waits for how long.
-    is_refused: bool,
-}
-
 #[derive(Debug, Default)]
 struct Gang {
     members: BTreeMap<Key, GangJob>,
@@ -136,6 +134,8 @@ struct Gang {
     leader: Option<JobId>,
     /// Some hold while others are missing, since then.
     incomplete_since: Option<Timestamp>,
+    /// One was evicted for another job since that was last decided.
+    was_evicted: bool,
 }
 
 /// See the module.
@@ -146,6 +146,8 @@ pub(crate) struct JobGangs {
     /// By the name that they are in line under.
     units: BTreeMap<JobId, Vec<Part>>,
     changed: BTreeSet<GangKey>,
+    /// What a pass may ask about them.
+    pub(crate) budget: PlacementBudget,
 }
 
 /// What is to be told to the engine.
@@ -177,7 +179,9 @@ impl JobGangs {
         });
         let is_new = self.of.insert(key.clone(), gang.clone()).is_none();
         if is_new || job.state != state || job.needed != needed {
+            let is_evicted = state == GangJobState::Evicted && job.state != state;
             (job.state, job.needed) = (state, needed);
+            all.was_evicted |= is_evicted;
             if is_beyond {
                 all.untold.insert(key.clone());
             }
@@ -258,12 +262,19 @@ impl JobGangs {
         Some(format!("it is one of {jobs} {of} that start together or not at all"))
     }
 
-    /// The bindings that are in line, or are once their gangs are arranged.
-    pub(crate) fn list_in_line(&self, spec_of: impl Fn(&GangKey) -> Option<JobGangSpec>) -> BTreeSet<Key> {
+    /// The bindings that are in line, or are once their gangs are arranged, each with the first of those that it starts
+    /// together with, if there are others.
+    pub(crate) fn list_in_line(
+        &self,
+        spec_of: impl Fn(&GangKey) -> Option<JobGangSpec>,
+        check_size: impl Fn(&QueueName, &Resources) -> Option<Reason>,
+    ) -> BTreeMap<Key, Option<Key>> {
         let in_line = |(key, gang): (&GangKey, &Gang)| {
             let spec = gang.read_own_spec(key).or_else(|| spec_of(key));
-            let GangQueueing { together, alone, .. } = decide_queueing(spec.as_ref(), &gang.members);
-            together.into_iter().chain(alone)
+            let GangQueueing { together, alone, .. } = decide_queueing(spec.as_ref(), &gang.members, &check_size);
+            let first = together.first().cloned();
+            let together = together.into_iter().map(move |key| (key, first.clone()));
+            together.chain(alone.into_iter().map(|key| (key, None)))
         };
         self.gangs.iter().flat_map(in_line).collect()
     }
@@ -275,42 +286,68 @@ impl JobGangs {
     }
 
     /// Of each gang that is not whole since then: the bindings that hold, and those that are missing with their jobs'
-    /// names. It has as long again.
-    pub(crate) fn take_half_gangs(&mut self, since: Timestamp, now: Timestamp) -> Vec<HalfGang> {
-        let due = self.gangs.values_mut().filter(|gang| gang.incomplete_since.is_some_and(|at| at <= since));
-        due.map(|gang| {
+    /// names and whether they were evicted. It has as long again.
+    pub(crate) fn take_incomplete_gangs(&mut self, since: Timestamp, now: Timestamp) -> Vec<IncompleteGang> {
+        let due = self.gangs.iter_mut().filter(|(_, gang)| gang.incomplete_since.is_some_and(|at| at <= since));
+        due.map(|(key, gang)| {
             gang.incomplete_since = Some(now);
             let stands = |wanted: fn(&GangJobState) -> bool| {
                 gang.members.iter().filter(move |(_, member)| wanted(&member.state))
             };
-            HalfGang {
+            IncompleteGang {
+                gang: key.clone(),
                 holding: stands(|it| *it == GangJobState::Admitted).map(|(key, _)| key.clone()).collect(),
-                missing: stands(is_missing).map(|(key, member)| (key.clone(), Arc::clone(&member.name))).collect(),
+                missing: stands(is_missing)
+                    .map(|(key, member)| MissingJob {
+                        binding: key.clone(),
+                        name: Arc::clone(&member.name),
+                        is_evicted: member.state == GangJobState::Evicted,
+                    })
+                    .collect(),
             }
         })
         .collect()
     }
+
+    /// Not all of a gang could be given up yet: it counts as not whole since then.
+    pub(crate) fn set_incomplete_since(&mut self, key: &GangKey, since: Timestamp) {
+        let since_then = self.gangs.get_mut(key).and_then(|gang| gang.incomplete_since.as_mut());
+        since_then.into_iter().for_each(|at| *at = since);
+    }
 }
 
-/// See [`JobGangs::take_half_gangs`].
+/// See [`JobGangs::take_incomplete_gangs`].
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct HalfGang {
+pub(crate) struct IncompleteGang {
+    pub(crate) gang: GangKey,
     pub(crate) holding: Vec<Key>,
-    pub(crate) missing: Vec<(Key, Arc<str>)>,
+    pub(crate) missing: Vec<MissingJob>,
 }
 
-fn is_missing(state: &GangJobState) -> bool {
-    matches!(state, GangJobState::Pending(_) | GangJobState::Requeued)
+/// A job without which others of its gang are not to run.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct MissingJob {
+    pub(crate) binding: Key,
+    pub(crate) name: Arc<str>,
+    /// For another job.
+    pub(crate) is_evicted: bool,
 }
 
 /// Decisions.
 impl JobGangs {
-    /// Who of a gang is in line now, by what jobs there should be; `None` while its HyperJob is not seen.
-    pub(crate) fn arrange(&mut self, key: &GangKey, spec: Option<&JobGangSpec>, now: Timestamp) -> LineUpdate {
+    /// Who of a gang is in line now, by what jobs there should be; `None` while its HyperJob is not seen. `check_size`
+    /// says why a queue takes no job that asks for so much.
+    pub(crate) fn arrange(
+        &mut self,
+        key: &GangKey,
+        spec: Option<&JobGangSpec>,
+        check_size: impl Fn(&QueueName, &Resources) -> Option<Reason>,
+        now: Timestamp,
+    ) -> LineUpdate {
         let Some(gang) = self.gangs.get_mut(key) else { return LineUpdate::default() };
         let own = gang.read_own_spec(key);
         let spec = own.as_ref().or(spec);
-        let mut queueing = decide_queueing(spec, &gang.members);
+        let mut queueing = decide_queueing(spec, &gang.members, check_size);
         let untold = std::mem::take(&mut gang.untold).into_iter();
         let untold = untold.filter(|key| gang.beyond.get(key).is_some_and(GangJob::is_pending)).collect();
         queueing.held_back.extend(hold_back(untold, describe_beyond()));
@@ -333,8 +370,14 @@ impl JobGangs {
         update.phases.extend(queueing.together.iter().chain(&queueing.alone).map(|key| (key.clone(), None)));
         update.phases.extend(queueing.held_back.iter().map(|(key, why)| (key.clone(), Some(why.clone()))));
         gang.leader.clone_from(&leader);
-        let is_half = !queueing.is_refused && is_half(spec, &gang.members);
-        gang.incomplete_since = gang.incomplete_since.filter(|_| is_half).or(is_half.then_some(now));
+        let is_incomplete = !queueing.is_refused && is_incomplete(spec, &gang.members);
+        gang.incomplete_since = gang.incomplete_since.filter(|_| is_incomplete).or(is_incomplete.then_some(now));
+        // One may be evicted before its HyperJob is seen, or that another holds: it counts once that is.
+        if is_incomplete && std::mem::take(&mut gang.was_evicted) {
+            gang.incomplete_since = Some(Timestamp::MIN);
+        } else if spec.is_some() && !queueing.is_refused {
+            gang.was_evicted &= gang.members.values().any(|member| member.state == GangJobState::Evicted);
+        }
         if gang.members.is_empty() {
             self.gangs.remove(key);
         }
@@ -368,115 +411,6 @@ impl Gang {
             _ => None,
         }
     }
-}
-
-/// Jobs that are still to be admitted before enough hold or have ended.
-fn count_missing(spec: &JobGangSpec, members: &BTreeMap<Key, GangJob>) -> usize {
-    let holding = members.values().filter(|member| member.state == GangJobState::Admitted);
-    let holding: BTreeSet<&str> = holding.map(|member| &*member.name).collect();
-    let is_done = |name: &&String| spec.ended.contains(*name) || holding.contains(name.as_str());
-    spec.needed.saturating_sub(spec.names.iter().filter(is_done).count())
-}
-
-/// Some of it hold, and of the rest something waits that is needed.
-fn is_half(spec: Option<&JobGangSpec>, members: &BTreeMap<Key, GangJob>) -> bool {
-    let Some(spec) = spec.filter(|spec| count_missing(spec, members) > 0) else { return false };
-    let names: BTreeSet<&str> = spec.names.iter().map(String::as_str).collect();
-    let some = |wanted: fn(&GangJobState) -> bool| {
-        let mut all = members.values().filter(|member| names.contains(&*member.name));
-        all.any(|member| wanted(&member.state))
-    };
-    some(|it| *it == GangJobState::Admitted) && some(is_missing)
-}
-
-fn decide_queueing(spec: Option<&JobGangSpec>, members: &BTreeMap<Key, GangJob>) -> GangQueueing {
-    let in_line = members.iter().filter(|(_, member)| matches!(member.state, GangJobState::Pending(_)));
-    let Some(spec) = spec else {
-        let why = Reason::JobsMissing { detail: "its HyperJob is not seen".to_owned() };
-        return GangQueueing {
-            held_back: in_line.map(|(key, _)| (key.clone(), why.clone())).collect(),
-            ..GangQueueing::default()
-        };
-    };
-    let order: BTreeMap<&str, usize> = spec.names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
-    let place = |member: &GangJob| match &member.state {
-        GangJobState::Pending(job) if job.ask.copies == 1 => order.get(&*member.name).copied(),
-        _ => None,
-    };
-    let (mut waiting, mut alone) = (Vec::new(), Vec::new());
-    for (key, member) in in_line {
-        match place(member) {
-            Some(at) => waiting.push((at, key)),
-            None => alone.push(key.clone()),
-        }
-    }
-    waiting.sort_unstable();
-    let mut waiting: Vec<Key> = waiting.into_iter().map(|(_, key)| key.clone()).collect();
-    let missing = count_missing(spec, members);
-    // The last that is missing may be any of them: each makes it whole.
-    if missing <= 1 {
-        alone.extend(waiting);
-        return GangQueueing { alone, ..GangQueueing::default() };
-    }
-    if waiting.len() < missing {
-        let why = describe_missing(spec, members, waiting.len(), missing);
-        return GangQueueing { alone, held_back: hold_back(waiting, why), ..GangQueueing::default() };
-    }
-    let job = |key: &Key| match members.get(key).map(|member| &member.state) {
-        Some(GangJobState::Pending(job)) => Some(job),
-        _ => None,
-    };
-    let jobs: Vec<&Job> = waiting.iter().take(missing).filter_map(job).collect();
-    if let Some(why) = find_refusal(&jobs) {
-        return GangQueueing { alone, held_back: hold_back(waiting, why), is_refused: true, together: Vec::new() };
-    }
-    let rest = waiting.split_off(missing);
-    let held_back = hold_back(rest, describe_rest(spec));
-    GangQueueing { together: waiting, alone, held_back, is_refused: false }
-}
-
-/// Why these can not be asked for as one job, if so.
-fn find_refusal(jobs: &[&Job]) -> Option<Reason> {
-    let queues: BTreeSet<&str> = jobs.iter().map(|job| job.queue.as_str()).collect();
-    if queues.len() > 1 {
-        let queues = queues.into_iter().collect::<Vec<_>>().join(", ");
-        return Some(Reason::JobsInSeveralQueues { queues });
-    }
-    let first = jobs.first()?.ask.counted.tenants();
-    if jobs.iter().any(|job| job.ask.counted.tenants() != first) {
-        let detail = "those that are needed count for several users, and only jobs of one start together".to_owned();
-        return Some(Reason::JobsMissing { detail });
-    }
-    let tasks: usize = jobs.iter().map(|job| job.ask.tasks.iter().filter(|task| task.most > 0).count()).sum();
-    let problem = || format!("jobs that start together have {tasks} tasks in all, {MOST_TASKS} at most");
-    (tasks > MOST_TASKS).then(|| Reason::Invalid { problem: problem() })
-}
-
-fn describe_beyond() -> Reason {
-    Reason::JobsMissing { detail: format!("{MOST_JOBS} of one gang are looked at, and there are more") }
-}
-
-fn hold_back(keys: Vec<Key>, why: Reason) -> Vec<(Key, Reason)> {
-    keys.into_iter().map(|key| (key, why.clone())).collect()
-}
-
-fn describe_rest(spec: &JobGangSpec) -> Reason {
-    let detail = format!("{} are needed, and those that rank before it start first", spec.needed);
-    Reason::JobsMissing { detail }
-}
-
-fn describe_missing(spec: &JobGangSpec, members: &BTreeMap<Key, GangJob>, waiting: usize, missing: usize) -> Reason {
-    let counts = |member: &&GangJob| matches!(member.state, GangJobState::Pending(_) | GangJobState::Admitted);
-    let there: BTreeSet<&str> = members.values().filter(counts).map(|member| &*member.name).collect();
-    let is_there = |name: &&String| there.contains(name.as_str()) || spec.ended.contains(*name);
-    let absent: Vec<&str> = spec.names.iter().filter(|name| !is_there(name)).map(String::as_str).collect();
-    let of = format!("of {missing} that are still needed {waiting} are in line");
-    if absent.is_empty() {
-        return Reason::JobsMissing { detail: of };
-    }
-    let more = if absent.len() > MOST_NAMED { " and others" } else { "" };
-    let named = absent.into_iter().take(MOST_NAMED).collect::<Vec<_>>().join(", ");
-    Reason::JobsMissing { detail: format!("{of}; not in line: {named}{more}") }
 }
 
 #[cfg(test)]

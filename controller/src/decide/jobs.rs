@@ -158,7 +158,10 @@ impl Jobs {
                 match std::mem::replace(&mut job.phase, JobPhase::OutOfScope) {
                     JobPhase::Pending => JobPhase::Pending,
                     // Together they may ask for too much.
-                    JobPhase::Blocked(why) if why.is_about_other_jobs() || matches!(*why, Reason::Invalid { .. }) => {
+                    JobPhase::Blocked(why)
+                        if why.is_about_other_jobs()
+                            || matches!(*why, Reason::Invalid { .. } | Reason::ExceedsLargestJob { .. }) =>
+                    {
                         JobPhase::Blocked(why)
                     }
                     _ => {

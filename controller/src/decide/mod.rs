@@ -29,6 +29,7 @@
 //! | [`member_loss`] | which gangs are withdrawn from clusters that are lost |
 //! | [`refused_copy`] | which jobs go elsewhere since a member will not have their copy |
 //! | [`cron_jobs`] | which runs of CronJobs are due, which of their jobs are made and deleted, and what they say |
+//! | [`load_aware`] | which jobs leave clusters whose nodes are really hot |
 //! | [`hyper_jobs`] | which jobs and policies HyperJobs make, change and delete, and what these say of themselves |
 //! | [`data_catalogue`] | which data a catalogue is asked for |
 //! | [`data_claims`] | what DataSourceClaims and DataSources say of themselves |
@@ -50,6 +51,7 @@ mod admission_events;
 pub(crate) mod affinity;
 mod answers;
 pub(crate) mod assess;
+mod assumed_place;
 mod batch_job_pods;
 mod binding_deadlines;
 pub(crate) mod binding_state;
@@ -72,6 +74,7 @@ pub(crate) mod hyper_jobs;
 mod job_commands;
 pub(crate) mod job_gangs;
 pub(crate) mod jobs;
+pub(crate) mod load_aware;
 pub(crate) mod member_loss;
 mod orphan_copy;
 mod outdated_texts;
@@ -103,19 +106,20 @@ mod usage_accounts;
 mod waiting_state;
 mod withdrawal;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
 pub use self::controller::Controller;
 use self::{
+    assumed_place::update_assumed_place,
     capacity::FleetGrowth,
-    controller::{QueueWrites, update_assumed_place},
+    controller::QueueWrites,
     deadlines::earliest,
     job_gangs::{GangKey, JobGangSpec},
     jobs::JobPhase,
     pod_groups::{COALESCE, POD_GROUPS_PER_PASS},
-    release::{RELEASES, release_admissible_jobs},
+    release::{Releases, release_admissible_jobs},
 };
 pub(crate) use self::{
     deadlines::add_wait,
@@ -138,6 +142,8 @@ pub struct Decisions {
     pub next: Option<Timestamp>,
     /// How many of the writes are releases.
     pub releases: usize,
+    /// There may be more to release.
+    pub is_unfinished: bool,
     /// How many of the writes evict a job for another.
     pub evictions: usize,
     /// How many of the writes take a forged record away.
@@ -196,12 +202,13 @@ fn decide_each(controller: &mut Controller, now: Timestamp) -> Decisions {
     let Controller { objects, jobs, capacity, deadlines, .. } = controller;
     decisions.writes.extend(deadlines.placement.requeue_unplaced(objects, jobs, now));
     decisions.writes.extend(deadlines.start.requeue_unstarted(objects, jobs, capacity, now));
-    decisions.writes.extend(deadlines.start.give_up_half_gangs(objects, jobs, now));
+    decisions.writes.extend(deadlines.start.give_up_incomplete_gangs(objects, jobs, now));
     decisions.writes.extend(deadlines.silent.touch_silent(objects, jobs, capacity, now));
     decisions.writes.extend(deadlines.orphans.touch_bindings(objects, jobs, now));
     decisions.writes.extend(deadlines.held.drop_copies(objects, jobs, capacity, now));
     decisions.writes.extend(controller.member_loss.withdraw_from_lost_clusters(objects, jobs, now));
     decisions.writes.extend(deadlines.refused.requeue_refused(objects, jobs, capacity, now));
+    decisions.writes.extend(controller.move_jobs_off_hot_clusters());
     decisions.writes.extend(controller.hyper_jobs.advance_hyper_jobs(&controller.objects, now));
     decisions.writes.extend(controller.cron_jobs.advance_cron_jobs(&controller.objects, now));
     let Controller { expiries, objects, hyper_jobs, cron_jobs, .. } = &mut *controller;
@@ -210,7 +217,7 @@ fn decide_each(controller: &mut Controller, now: Timestamp) -> Decisions {
     controller.write_queues(&mut decisions);
     let more =
         controller.pod_groups.has_more() || (controller.pod_groups.may_write() && !controller.reasons.left.is_empty());
-    let now_again = decisions.releases >= RELEASES || more;
+    let now_again = decisions.is_unfinished || more;
     decisions.next = if now_again { Some(now) } else { controller.next_due() };
     decisions
 }
@@ -297,9 +304,13 @@ impl Controller {
         }
     }
 
-    /// Bindings of jobs that start together that are in line, or are once their gangs are looked at.
-    pub(crate) fn list_gang_jobs_in_line(&self) -> BTreeSet<Key> {
-        self.jobs.gangs.list_in_line(|gang| self.find_gang_spec(gang))
+    /// Bindings of jobs of gangs that are in line, or are once their gangs are looked at, each with the first of those
+    /// that it starts together with.
+    pub(crate) fn list_gang_jobs_in_line(&self) -> BTreeMap<Key, Option<Key>> {
+        self.jobs.gangs.list_in_line(
+            |gang| self.find_gang_spec(gang),
+            |queue, asked| self.objects.check_job_size(queue, || asked.clone()),
+        )
     }
 
     fn find_gang_spec(&self, gang: &GangKey) -> Option<JobGangSpec> {
@@ -313,7 +324,7 @@ impl Controller {
     pub(crate) fn arrange_gangs(&mut self) {
         for gang in self.jobs.gangs.take_changed() {
             let spec = self.find_gang_spec(&gang);
-            for key in self.jobs.arrange_gang(&gang, spec.as_ref(), self.now) {
+            for key in self.jobs.arrange_gang(&self.objects, &gang, spec.as_ref(), self.now) {
                 self.pod_groups.mark_dirty(&key);
                 self.recount_phase(&key);
                 let Self { objects, jobs, capacity, waiting_states, now, .. } = self;
@@ -327,9 +338,11 @@ impl Controller {
 
     fn release_jobs(&mut self, decisions: &mut Decisions) {
         self.arrange_gangs();
-        let releases = release_admissible_jobs(&mut self.jobs, &self.objects, &mut self.capacity, self.now);
-        decisions.releases += releases.len();
-        for (key, decision) in releases {
+        let Releases { writes, is_unfinished } =
+            release_admissible_jobs(&mut self.jobs, &self.objects, &mut self.capacity, self.now);
+        decisions.releases += writes.len();
+        decisions.is_unfinished |= is_unfinished;
+        for (key, decision) in writes {
             self.pod_groups.mark_dirty(&key);
             self.recount_phase(&key);
             decisions.writes.push(decision);
@@ -368,6 +381,11 @@ impl Controller {
             self.jobs.engine.set_fleet(self.capacity.sum_fleet());
         }
         returned
+    }
+
+    fn move_jobs_off_hot_clusters(&mut self) -> Vec<Decision> {
+        let Self { objects, jobs, capacity, preemption, load_aware, now, .. } = self;
+        load_aware.move_jobs(objects, jobs, capacity, &preemption.schedule.policy, *now)
     }
 
     /// Writes PodGroups that changed; and at most once a second, after something moved, every pending job's reason.
@@ -450,12 +468,13 @@ impl Controller {
             self.waiting_states.next_due(self.now),
             self.admission_events.next_due(self.now),
             self.jobs.next_retry(),
-            deadlines.start.next_half_gang(&self.jobs),
+            deadlines.start.next_incomplete_gang(&self.jobs),
             self.jobs.cleanups.next_look(),
             self.preemption.next_due(),
             reservation,
             deadlines.next_due(),
             self.member_loss.next_due(),
+            self.load_aware.next_due(),
             self.expiries.0.next_due(),
             self.commands.next_due(),
             self.hyper_jobs.next_due(),

@@ -4,11 +4,10 @@
 //! own minimum can run, and knows nothing of the other parts. Where one part finds no capacity after all, the others
 //! would hold theirs for nothing. So a gang of which some part has not had its minimum on nodes in time is taken from
 //! all clusters in one patch, and requeued with its age after a backoff. The record names the clusters that held it up:
-//! the scheduler tries others first. A part that ran is left alone: one that its member restarts takes nothing from the
+//! the scheduler tries others first. Where nodes may have to come for a part first, it may be later by as long as they
+//! take. A part that ran is left alone: one that its member restarts takes nothing from the
 //! gang. A job whose own controller makes its pods in its own order, such as a RayJob's submitter once all others run,
 //! is late only while none of its pods is on a node.
-
-use std::sync::Arc;
 
 use caldera_core::{gang::ClusterName, queue::ledger::AdmissionStage};
 use caldera_crds::workload::WorkloadKind;
@@ -19,7 +18,7 @@ use super::{
     capacity::FleetCapacity,
     deadlines::{Deadlines, add_wait},
     eviction::{JOBS_MISSING, PODS_READY_TIMEOUT, requeue_binding},
-    job_gangs::HalfGang,
+    job_gangs::{IncompleteGang, MissingJob},
     jobs::Jobs,
 };
 use crate::{
@@ -33,6 +32,9 @@ pub(crate) const DEFAULT_TIMEOUT: SignedDuration = SignedDuration::from_secs(300
 const UNSEEN_PODS_FACTOR: u8 = 6;
 /// Looked at again after so long at most.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
+
+/// A gang of jobs of which one could not be given up is looked at again after so long.
+const GIVE_UP_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// Gangs that are placed and were not seen to start, and when to look.
 #[derive(Debug)]
@@ -114,29 +116,41 @@ impl StartDeadlines {
     }
 
     /// When the first gang of jobs is given up that is not whole.
-    pub(crate) fn next_half_gang(&self, jobs: &Jobs) -> Option<Timestamp> {
+    pub(crate) fn next_incomplete_gang(&self, jobs: &Jobs) -> Option<Timestamp> {
         jobs.gangs.next_due(self.timeout)
     }
 
-    /// Requeues what holds of gangs of jobs that were not whole for as long as a part may take to start. Only a job
-    /// that one decision granted beside others is useless without them: one that was admitted by itself, as by a
-    /// controller that knew of no gangs, runs on. So does one of which another is missing that was not there yet.
-    pub(crate) fn give_up_half_gangs(&self, objects: &Objects, jobs: &mut Jobs, now: Timestamp) -> Vec<Decision> {
+    /// Requeues what holds of gangs of jobs that were not whole for as long as a part may take to start, or of which
+    /// one was evicted for another job. Only a job that one decision granted beside others is useless without them: one
+    /// that was admitted by itself, as by a controller that knew of no gangs, runs on. So does one of which another is
+    /// missing that was not there yet.
+    pub(crate) fn give_up_incomplete_gangs(&self, objects: &Objects, jobs: &mut Jobs, now: Timestamp) -> Vec<Decision> {
         let since = now.checked_sub(self.timeout).unwrap_or(Timestamp::MIN);
         let mut decisions = Vec::new();
-        for HalfGang { holding, missing } in jobs.gangs.take_half_gangs(since, now) {
+        for IncompleteGang { gang, holding, missing } in jobs.gangs.take_incomplete_gangs(since, now) {
+            // What is written of one right now hides how it stands: the rest of the gang does not stay for a whole
+            // timeout because of that.
+            if holding.iter().any(|key| jobs.find_confirmed(objects, key).is_none()) {
+                jobs.gangs.set_incomplete_since(&gang, add_wait(since, GIVE_UP_AGAIN));
+            }
             let created = |key: &Key| objects.bindings.get(key).map(|binding| binding.created);
-            let missing: Vec<(i64, Arc<str>)> =
-                missing.into_iter().filter_map(|(key, name)| Some((created(&key)?, name))).collect();
+            let missing: Vec<(i64, MissingJob)> =
+                missing.into_iter().filter_map(|job| Some((created(&job.binding)?, job))).collect();
             for key in holding {
                 let stage = jobs.states.get(&key).and_then(|state| state.stage());
                 let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
                 let granted = binding.admission.as_ref().and_then(|record| record.together);
-                let waited = granted.and_then(|at| missing.iter().find(|(created, _)| *created <= at.as_seconds()));
+                let was_there =
+                    |(created, _): &&(i64, MissingJob)| granted.is_some_and(|at| *created <= at.as_seconds());
+                let mut waited = missing.iter().filter(was_there);
+                let waited = waited.clone().find(|(_, job)| job.is_evicted).or_else(|| waited.next());
                 let holds = matches!(stage, Some(AdmissionStage::Admitted | AdmissionStage::Placed));
-                let Some((_, name)) = waited.filter(|_| holds && !binding.suspended) else { continue };
-                let seconds = self.timeout.as_secs();
-                let message = format!("{name}, without which it is not to run, has waited for {seconds} s");
+                let Some((_, job)) = waited.filter(|_| holds && !binding.suspended) else { continue };
+                let what = match job.is_evicted {
+                    true => "was evicted".to_owned(),
+                    false => format!("has waited for {} s", self.timeout.as_secs()),
+                };
+                let message = format!("{}, without which it is not to run, {what}", job.name);
                 decisions.push(requeue_binding(binding, JOBS_MISSING, message, Vec::new(), now));
             }
         }
@@ -152,11 +166,16 @@ impl StartDeadlines {
     ) -> Vec<(ClusterName, String)> {
         let Some(plan) = &binding.plan else { return Vec::new() };
         let long = SignedDuration::from_secs(self.timeout.as_secs().saturating_mul(UNSEEN_PODS_FACTOR.into()));
-        let unseen_too_long = placed_at(binding).is_some_and(|since| add_wait(since, long) <= now);
+        let is_over = |after: SignedDuration| placed_at(binding).is_none_or(|since| add_wait(since, after) <= now);
         let kind = WorkloadKind::from_group_and_kind(&binding.workload.group, &binding.workload.kind);
         let starts_in_order = kind.is_some_and(WorkloadKind::starts_in_own_order);
         let parts = plan.clusters.iter().filter(|(cluster, _)| !binding.begun.contains(*cluster));
         let late = parts.filter_map(|(cluster, share)| {
+            let delay = capacity.delay_of_nodes(cluster.as_str(), binding.id.as_str());
+            if !delay.is_zero() && !is_over(self.timeout.saturating_add(delay)) {
+                return None;
+            }
+            let unseen_too_long = placed_at(binding).is_some() && is_over(long.saturating_add(delay));
             let needs = if starts_in_order { share.min_available.min(1) } else { share.min_available };
             match capacity.count_pods_on_nodes(cluster.as_str(), &binding.workload) {
                 Some(pods) if pods < needs => {

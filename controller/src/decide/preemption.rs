@@ -8,6 +8,8 @@
 
 mod view;
 
+pub(crate) use self::view::{describe_quota_holder, list_bindings};
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -31,7 +33,7 @@ use jiff::Timestamp;
 
 use super::{
     capacity::FleetCapacity,
-    eviction::{is_requeue, is_withdrawal, waits_for_copies},
+    eviction::{find_last_move, is_requeue, is_withdrawal, waits_for_copies},
     eviction_wait::{compute_eviction_expiry, explain_eviction_wait, has_old_copies},
     jobs::{JobPhase, Jobs},
 };
@@ -243,6 +245,7 @@ impl Preemption {
             reason: victim.why.token().to_owned(),
             message: victim.why.to_string(),
             avoid: Vec::new(),
+            moved: binding.eviction.as_deref().and_then(find_last_move),
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Releases of one pass, so that new events are never far behind.
-pub(crate) const RELEASES: usize = 256;
+const RELEASES: usize = 256;
 
 /// The clusters, as the engine asks about them for the jobs of this host.
 struct Clusters<'a> {
@@ -41,6 +41,8 @@ struct Clusters<'a> {
     now: Timestamp,
     /// The place of the job that was last found to fit, and of those that start with it.
     found: Vec<Place>,
+    /// Placements of jobs that start together that may still be asked for.
+    budget: usize,
 }
 
 /// A job that starts together with another one, as placement sees it.
@@ -84,6 +86,7 @@ impl Clusters<'_> {
         let previous = binding.plan.as_deref().filter(|_| whole && increases);
         let gang = objects.gang_to_place(binding, workload)?;
         let unit = self.gangs.unit(id);
+        self.budget = self.budget.saturating_sub(unit.len());
         let gang = gang.keep_to_card(unit.first().map_or(card, Part::card));
         let with = unit.iter().skip(1).map(|part| build_companion(objects, self.capacity, part, self.now));
         let with: Vec<Companion<'_>> = with.collect::<Option<_>>()?;
@@ -133,6 +136,9 @@ impl caldera_core::queue::ClusterCapacity for Clusters<'_> {
             found
                 .map(|decisions| decisions.iter().zip(gangs).map(|(it, gang)| Place::from_decision(it, gang)).collect())
         });
+        // The first is counted already.
+        let more = self.capacity.count_placements().saturating_sub(1);
+        self.budget = self.budget.saturating_sub(self.gangs.unit(id).len().saturating_mul(more));
         let places: Vec<Place> = match answer {
             None => return Fit::No { never: false, detail: "its workload is gone".to_owned() },
             Some(Err(no)) => return self.append_nodes(id, no),
@@ -164,6 +170,10 @@ impl caldera_core::queue::ClusterCapacity for Clusters<'_> {
         self.ask_capacity(id, ask.card(), |capacity, question| capacity.choose_reserved_clusters(question, ask, vain))
             .flatten()
     }
+
+    fn is_exhausted(&self) -> bool {
+        self.budget == 0
+    }
 }
 
 /// Asks whether a job that waits for something else fits anywhere, for who explains it.
@@ -175,22 +185,35 @@ pub(crate) fn ask_whether_it_fits(
     now: Timestamp,
 ) {
     let Jobs { engine, states, keys, gangs, .. } = jobs;
-    engine.ask_whether_it_fits(id, &mut Clusters { capacity, objects, states, keys, gangs, now, found: Vec::new() });
+    let (found, budget) = (Vec::new(), usize::MAX);
+    engine.ask_whether_it_fits(id, &mut Clusters { capacity, objects, states, keys, gangs, now, found, budget });
 }
 
-/// Releases what is admissible now, a limited number in one pass: each binding and what is written for it.
+/// What is released in one pass.
+#[derive(Debug, Default)]
+pub(crate) struct Releases {
+    /// Each binding and what is written for it.
+    pub(crate) writes: Vec<(Key, Decision)>,
+    /// More may be admissible.
+    pub(crate) is_unfinished: bool,
+}
+
+/// Releases what is admissible now, as much as one pass may.
 pub(crate) fn release_admissible_jobs(
     jobs: &mut Jobs,
     objects: &Objects,
     capacity: &mut FleetCapacity,
     now: Timestamp,
-) -> Vec<(Key, Decision)> {
+) -> Releases {
     jobs.engine.set_now(now.as_second());
     let mut releases = Vec::new();
+    let mut budget = jobs.gangs.budget.placements();
     while releases.len() < RELEASES {
         let Jobs { engine, states, keys, gangs, .. } = jobs;
-        let mut clusters = Clusters { capacity, objects, states, keys, gangs, now, found: Vec::new() };
-        let Some(release) = engine.release_next_or_reserve(&mut clusters) else { break };
+        let mut clusters = Clusters { capacity, objects, states, keys, gangs, now, found: Vec::new(), budget };
+        let release = engine.release_next_in_clusters(&mut clusters);
+        budget = clusters.budget;
+        let Some(release) = release else { break };
         let mut found = clusters.found.into_iter();
         for (key, release) in jobs.split_release(release) {
             let place = found.next();
@@ -199,7 +222,8 @@ pub(crate) fn release_admissible_jobs(
             releases.extend(decision.map(|decision| (key, decision)));
         }
     }
-    releases
+    jobs.gangs.budget.end_pass(budget == 0);
+    Releases { is_unfinished: budget == 0 || releases.len() >= RELEASES, writes: releases }
 }
 
 fn assume_release_in_place(

@@ -197,22 +197,8 @@ impl Shadow {
         let earlier = self.earlier.remove(&uid);
         let job = self.known.entry(binding.id.clone()).or_default();
         let job = job.get_or_insert_with(|| {
-            earlier.unwrap_or_else(|| ShadowJob {
-                namespace: binding.workload.namespace.clone(),
-                kind: binding.workload.kind.clone(),
-                name: binding.workload.name.clone(),
-                uid,
-                queue: queue.clone(),
-                submitted: Timestamp::from_second(binding.created).unwrap_or_default(),
-                admitted: None,
-                clusters: BTreeSet::new(),
-                placed: None,
-                placed_in: BTreeSet::new(),
-                reason: None,
-                message: None,
-                evicts: BTreeSet::new(),
-                evicts_at: None,
-            })
+            let submitted = Timestamp::from_second(binding.created).unwrap_or_default();
+            earlier.unwrap_or_else(|| ShadowJob::new(&binding.workload, uid, queue.clone(), submitted))
         });
         Some(job)
     }

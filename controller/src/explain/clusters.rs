@@ -61,19 +61,22 @@ pub(super) fn list_clusters(controller: &mut Controller, key: &Key, ask: Option<
     let gang = gang.keep_to_card(jobs.engine.pending_card(binding.id.as_str()));
     let wanted = ask.demand_of_all_pods().without_cards();
     let needs = ask.tasks.iter().map(|task| u64::from(task.min)).sum();
+    let filter = filter::Filter::new(&placement).with_run(Some(run), &gang, workload.kind.has_tasks());
     let fleet = capacity.fleet();
     let mut all: Vec<ClusterView> = fleet
         .clusters()
         .map(|(cluster, free_there)| {
             let not_ready = (!cluster.ready).then(|| "it is not ready".to_owned());
             let deleting = cluster.deleting.then(|| "it is being deleted".to_owned());
+            let outside = filter.find_nodes_outside_windows(cluster).map(|outside| free_there.keep_nodes(&outside));
+            let free_there = outside.as_ref().unwrap_or(free_there);
             let free = free_there.sum_free();
             ClusterView {
                 name: cluster.name.as_str().into(),
-                refusal: deleting.or(not_ready).or_else(|| describe_refusal(&placement, cluster)).or_else(|| {
-                    let window = cluster.maintenance.find_conflict(run)?;
-                    Some(window.describe_conflict(&cluster.name, run))
-                }),
+                refusal: deleting
+                    .or(not_ready)
+                    .or_else(|| describe_refusal(&placement, cluster))
+                    .or_else(|| filter.describe_window(cluster).filter(|_| filter.has_maintenance_conflict(cluster))),
                 fit: split::count_pods_that_fit(&gang, free_there).min(u64::from(gang.replicas())),
                 needs,
                 free: wanted.iter().map(|(name, _)| (name.clone(), free.get(name.as_str()))).collect(),

@@ -14,11 +14,11 @@ use caldera_core::{
 use crate::{
     decide::{
         Controller,
-        affinity::build_binding_with_peers,
+        affinity::build_binding_anew,
         assess::predict_run,
-        capacity::{FleetCapacity, PlacementQuestion, PodsByCluster},
+        capacity::{PlacementQuestion, PodsByCluster},
     },
-    observe::{Binding, Key, ObjectKind, Objects},
+    observe::{Key, ObjectKind},
 };
 
 /// What would become of a job whose user lets it go to these clusters.
@@ -64,13 +64,6 @@ pub fn explain_move(controller: &mut Controller, key: &Key, choice: ClusterChoic
         Err(Fit::No { detail, .. } | Fit::Reserved { detail }) => MoveAnswer::Waits(detail),
         Err(Fit::Yes) => MoveAnswer::Unknown,
     })
-}
-
-/// A binding as placement would see it if it were in no cluster, and admitted anew.
-fn build_binding_anew(objects: &Objects, capacity: &FleetCapacity, binding: &Binding) -> Option<place::Binding> {
-    let placement = build_binding_with_peers(objects, capacity, binding)?.into_owned();
-    let queue = objects.clusters_of_next_run(binding, capacity.has_exclusive_clusters()).map(Arc::new);
-    Some(place::Binding { queue, previous: Vec::new(), ..placement })
 }
 
 /// Why each of these clusters is out of the question for a job whatever its user chooses, if it is.

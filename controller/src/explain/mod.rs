@@ -164,6 +164,7 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
         explanation.notes.push(format!("the controller last wrote: {}", told.sentence));
     }
     explanation.notes.extend(controller.jobs.describe_increase(state));
+    explanation.notes.extend(controller.capacity.describe_awaited_nodes(binding.id.as_str()));
     explanation.notes.extend(controller.jobs.gangs.describe_unit(key));
     let exceeded = find_run_time_exceeded(binding).filter(|_| answer.verdict == Verdict::Finished);
     explanation.notes.extend(exceeded.map(str::to_owned));

@@ -24,7 +24,8 @@ pub(crate) fn admitted_gang(binding: &Binding, workload: &Workload) -> Option<Ar
 }
 
 impl Objects {
-    /// What the queues of a job say of clusters. `exclusive`: some cluster says of which queues it is.
+    /// What the queues of a job say of clusters. `exclusive`: some cluster says of which queues it
+    /// is, or a maintenance window of one.
     pub(crate) fn clusters_of_binding(&self, binding: &Binding, exclusive: bool) -> Option<QueueClusters> {
         match (&binding.gate, &binding.admission) {
             (Some(Gate::Open), Some(record)) => {

@@ -39,16 +39,18 @@ impl ObjectKind {
     pub fn list_all() -> BTreeSet<Self> {
         let mut all = Self::list_required();
         all.insert(Self::Links);
+        all.extend(WorkloadKind::list_all().map(Self::Workloads));
         all
     }
 
-    /// Those that must have been listed before anything is decided. Not every host has links.
+    /// Those that must have been listed before anything is decided. Not every host has links. Kinds that are told by
+    /// data are waited for where they are followed, and not for ever.
     #[must_use]
     pub fn list_required() -> BTreeSet<Self> {
         [Self::Queues, Self::Bindings, Self::PodGroups, Self::Classes, Self::Clusters, Self::Namespaces]
             .into_iter()
             .chain([Self::DataSources, Self::DataClaims, Self::HyperJobs])
-            .chain(WorkloadKind::ALL.into_iter().map(Self::Workloads))
+            .chain(WorkloadKind::ALL.map(Self::Workloads))
             .collect()
     }
 

@@ -4,6 +4,7 @@
 //! What changed comes back as a list of [`Change`], in the order in which it is to be followed.
 
 mod data_objects;
+mod pod_groups;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +29,7 @@ use super::{
     fingerprint::fingerprint,
     losses::Losses,
     object_kind::ObjectKind,
-    pod_group::{PodGroupFacts, PodGroups},
+    pod_group::PodGroups,
     queue::{QueueFacts, Tenancy},
     resource_version::is_older,
     workload::Workload,
@@ -92,6 +93,10 @@ pub(crate) struct Objects {
     /// No gang is admitted in part: who places them knows of no minimum.
     pub(crate) admits_whole_gangs: bool,
     missing: Option<BTreeSet<ObjectKind>>,
+    /// Kinds told by data whose first lists are waited for.
+    unlisted_kinds: BTreeSet<WorkloadKind>,
+    /// Kinds of workload that were listed.
+    listed: BTreeSet<WorkloadKind>,
     gangs: Interned<Gang>,
     requests: Interned<Resources>,
     namespaces: Interned<str>,
@@ -101,7 +106,23 @@ pub(crate) struct Objects {
 impl Objects {
     /// True once every kind has been listed.
     pub(crate) fn is_complete(&self) -> bool {
+        self.unlisted_kinds.is_empty() && self.has_all_required()
+    }
+
+    /// True once every kind has been listed that must be, whatever is told by data.
+    fn has_all_required(&self) -> bool {
         self.missing.as_ref().is_some_and(BTreeSet::is_empty)
+    }
+
+    /// True if nothing but first lists of kinds told by data is waited for.
+    pub(crate) fn lacks_told_kinds_alone(&self) -> bool {
+        !self.unlisted_kinds.is_empty() && self.has_all_required()
+    }
+
+    /// Whether a binding is of a kind that was not listed yet: that its workload is not known says nothing then.
+    pub(crate) fn is_of_unlisted_kind(&self, binding: &Binding) -> bool {
+        let kind = WorkloadKind::from_group_and_kind(&binding.workload.group, &binding.workload.kind);
+        kind.is_some_and(|kind| matches!(kind, WorkloadKind::Declared(_)) && !self.listed.contains(&kind))
     }
 
     /// True once a kind has been listed.
@@ -111,7 +132,9 @@ impl Objects {
 
     /// Kinds that have not been listed yet.
     pub(crate) fn list_unlisted_kinds(&self) -> BTreeSet<ObjectKind> {
-        self.missing.clone().unwrap_or_else(ObjectKind::list_required)
+        let mut all = self.missing.clone().unwrap_or_else(ObjectKind::list_required);
+        all.extend(self.unlisted_kinds.iter().copied().map(ObjectKind::Workloads));
+        all
     }
 
     /// The workload of a binding: the one it was made from, not another of the same name, nor one of another namespace.
@@ -184,6 +207,20 @@ impl Objects {
     /// All objects of a kind were told.
     pub(crate) fn mark_listed(&mut self, kind: ObjectKind) {
         self.missing.get_or_insert_with(ObjectKind::list_required).remove(&kind);
+        if let ObjectKind::Workloads(kind) = kind {
+            self.unlisted_kinds.remove(&kind);
+            self.listed.insert(kind);
+        }
+    }
+
+    /// Waits for the first lists of these kinds too.
+    pub(crate) fn require_kinds(&mut self, kinds: impl IntoIterator<Item = WorkloadKind>) {
+        self.unlisted_kinds.extend(kinds);
+    }
+
+    /// Waits for them no more: which they were.
+    pub(crate) fn give_up_unlisted(&mut self) -> BTreeSet<WorkloadKind> {
+        mem::take(&mut self.unlisted_kinds)
     }
 
     /// Takes a kind to be unlisted, as if its first list were still under way.
@@ -353,7 +390,10 @@ impl Objects {
                     of_kind.map(|(reference, _)| reference).filter(|r| !there.contains(r.as_ref())).cloned().collect();
                 let mut changes: Vec<Change> = gone.iter().flat_map(|gone| self.remove_workload(gone)).collect();
                 changes.extend(all.into_iter().flat_map(|workload| self.set_workload(workload)).collect::<Vec<_>>());
+                // What its bindings lack was not held against them until now.
+                let is_late = matches!(kind, WorkloadKind::Declared(_)) && !self.listed.contains(&kind);
                 self.mark_listed(ObjectKind::Workloads(kind));
+                changes.extend(is_late.then_some(Change::AllBindings));
                 changes
             }
         }
@@ -410,46 +450,6 @@ impl Objects {
         let by_binding = self.by_workload.get_key_value(&workload).map(|(known, _)| known);
         let known = by_binding.or_else(|| self.workloads.get_key_value(&workload).map(|(known, _)| known));
         known.map_or(workload, Arc::clone)
-    }
-
-    pub(crate) fn apply_pod_groups(&mut self, event: Event<PodGroupFacts>) -> Vec<Change> {
-        match event {
-            Event::Applied(group) => self.set_pod_group(group).into_iter().collect(),
-            Event::Deleted(group) => {
-                self.pod_groups.remove(&group.key);
-                self.find_pod_group_change(&group.owner).into_iter().collect()
-            }
-            Event::Reset(all) => {
-                let old = self.pod_groups.take();
-                let mut changes: Vec<Change> = all.into_iter().filter_map(|group| self.set_pod_group(group)).collect();
-                let gone = old.filter(|old| self.pod_groups.get(&old.key).is_none());
-                changes.extend(gone.filter_map(|gone| self.find_pod_group_change(&gone.owner)));
-                self.mark_listed(ObjectKind::PodGroups);
-                changes
-            }
-        }
-    }
-
-    fn set_pod_group(&mut self, mut group: PodGroupFacts) -> Option<Change> {
-        if self.pod_groups.get(&group.key) == Some(&group) {
-            return None;
-        }
-        group.key.namespace = self.namespaces.intern(group.key.namespace);
-        if let Some((known, _)) = self.by_owner.get_key_value(&group.owner) {
-            group.owner = Arc::clone(known);
-        }
-        let change = self.find_pod_group_change(&group.owner);
-        self.pod_groups.insert(group);
-        change
-    }
-
-    /// Whether the name that a workload's PodGroup should have is that of one whose workload is gone.
-    pub(crate) fn has_pod_group_of_earlier(&self, workload: &Workload) -> bool {
-        self.pod_groups.find_best_named(workload).is_some_and(|group| !self.by_owner.contains_key(&group.owner))
-    }
-
-    fn find_pod_group_change(&self, owner: &str) -> Option<Change> {
-        self.by_owner.get(owner).cloned().map(Change::PodGroup)
     }
 
     pub(crate) fn apply_classes(&mut self, event: Event<ClassFacts>) -> Vec<Change> {

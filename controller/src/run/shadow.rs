@@ -9,6 +9,7 @@ use std::{collections::BTreeSet, time::Duration};
 use caldera_runtime::{
     client::WriteCounts,
     members::Members,
+    watch::declare_kinds,
     write::{Failure, execute_write},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -51,9 +52,11 @@ pub async fn run_in_shadow(config: Config, client: Client, shutdown: Cancellatio
     let (member_events, mut member_inputs) = mpsc::channel(BACKLOG);
     let (clock, counts) = (config.clock.clone(), WriteCounts::default());
     let mut members = Members::new(client.clone(), "shadow", counts, clock.clone(), member_events, stop.clone());
-    watch_host(&client, &inputs, clusters, &stop);
+    declare_kinds(&client, &shutdown).await;
+    let told_kinds = watch_host(&client, &inputs, clusters, &stop);
     let flags = Settings::from_config(&config);
     let mut controller = Controller::default();
+    controller.require_told_kinds(told_kinds);
     controller.jobs.shadow = Some(BTreeSet::new());
     let begun = tokio::select! {
         biased;
@@ -108,9 +111,10 @@ pub async fn run_in_shadow(config: Config, client: Client, shutdown: Cancellatio
                 input => controller.observe(input, now),
             }
         }
+        let overdue = controller.give_up_overdue_lists(now);
         let (notes, due) = decide_in_shadow(&mut controller, &mut shadow, now);
         notes.iter().for_each(|note| tell_note(&told, note));
-        next = due;
+        next = due.into_iter().chain(overdue).min();
         if !controller.is_complete() {
             continue;
         }

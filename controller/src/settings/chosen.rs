@@ -1,13 +1,16 @@
 //! What an admin chooses while the controller runs: ConfigMap `caldera-settings` in the namespace of its lease.
 //!
 //! Rule: a key is named as the controller's flag is, and takes its place; what it does not name is as the flags say.
-//! Only `protect-namespaces` adds to what the flags list: what one of them protects stays protected. All of it counts
-//! or none: with one key that is not understood, what was understood last stays. A flag that is read at the start alone
-//! is refused with these words.
+//! Only `protect-namespaces` and `load-exclude-namespaces` add to what the flags list: what one of them protects stays
+//! protected. All of it counts or none: with one key that is not understood, what was understood last stays. A flag
+//! that is read at the start alone is refused with these words.
 
 use std::{collections::BTreeMap, str::FromStr};
 
-use caldera_core::queue::preemption::PreemptionRule;
+use caldera_core::{
+    load_aware::{ParseThresholdsError, Thresholds},
+    queue::preemption::PreemptionRule,
+};
 use serde_json::{Value, json};
 
 use super::Settings;
@@ -50,6 +53,10 @@ pub fn choose_settings(flags: &Settings, object: &Value) -> Result<Settings, Str
     if data.get("preemption") == Some(&"false") && data.contains_key("preempt") {
         return Err("preempt: it says who may preempt, and preemption says that nobody may".to_owned());
     }
+    chosen
+        .load
+        .check_thresholds()
+        .map_err(|why| format!("load-thresholds: {why}; it goes with load-target-thresholds"))?;
     Ok(chosen)
 }
 
@@ -74,6 +81,21 @@ fn choose_one(chosen: &mut Settings, key: &str, value: &str) -> Result<(), Strin
             }
             chosen.preempt = rules;
         }
+        "load-aware" => chosen.load.enabled = read_word(value)?,
+        "load-thresholds" => chosen.load.thresholds = read_thresholds(value)?,
+        "load-target-thresholds" => chosen.load.target_thresholds = read_thresholds(value)?,
+        "load-interval" => chosen.load.interval = read_number::<u32>(value, 10)?.into(),
+        "load-samples" => chosen.load.samples = read_number(value, 1)?,
+        "load-moves" => chosen.load.moves = read_number(value, 1)?,
+        "load-cooldown" => chosen.load.cooldown = read_number::<u32>(value, 0)?.into(),
+        "load-priority-threshold" => {
+            let number = value.parse().map_err(|_| format!("{value:?}: it takes a whole number"))?;
+            chosen.load.priority_threshold = Some(number);
+        }
+        "load-exclude-namespaces" => {
+            let names = list_entries(value, &['\n', ','])?;
+            chosen.load.excluded_namespaces.extend(names.into_iter().map(Into::into));
+        }
         "protect-namespaces" => chosen.protected_namespaces.extend(list_entries(value, &['\n', ','])?),
         _ if AT_START.contains(&key) => {
             return Err("it is read when the controller starts, and can not be changed here: set the flag".to_owned());
@@ -86,6 +108,10 @@ fn choose_one(chosen: &mut Settings, key: &str, value: &str) -> Result<(), Strin
 fn read_number<T: FromStr + PartialOrd + std::fmt::Display>(value: &str, least: T) -> Result<T, String> {
     let number = value.parse().ok().filter(|number| *number >= least);
     number.ok_or_else(|| format!("{value:?}: it takes a whole number of {least} at least"))
+}
+
+fn read_thresholds(value: &str) -> Result<Thresholds, String> {
+    value.parse().map_err(|error: ParseThresholdsError| error.to_string())
 }
 
 fn read_word(value: &str) -> Result<bool, String> {
@@ -104,7 +130,7 @@ fn list_entries(value: &str, separators: &[char]) -> Result<Vec<String>, String>
 
 #[cfg(test)]
 mod tests {
-    use caldera_core::queue::OrderPolicy;
+    use caldera_core::{load_aware::LoadPolicy, queue::OrderPolicy};
 
     use super::*;
 
@@ -150,6 +176,11 @@ mod tests {
             ("reclaim", "yes", "it takes true or false"),
             ("preempt", "by.least=high", "by.least=high"),
             ("preempt", "", "it is empty"),
+            ("load-aware", "1", "it takes true or false"),
+            ("load-thresholds", "cpu=NaN", "it takes cpu=PERCENT"),
+            ("load-thresholds", "cpu=80,memory=30", "has to be below its target threshold"),
+            ("load-interval", "9", "a whole number of 10 at least"),
+            ("load-priority-threshold", "high", "it takes a whole number"),
             ("lease-duration", "5", "it is read when the controller starts"),
             ("pods-ready-timeout", "60", "it is read when the controller starts"),
             ("oder", "fifo", "there is no such setting"),
@@ -157,6 +188,23 @@ mod tests {
             let fault = choose(&json!({key: value, "reservation-after": "1"})).unwrap_err();
             assert!(fault.starts_with(&format!("{key}: ")) && fault.contains(why), "{key}={value}: {fault}");
         }
+        let chosen = choose(&json!({
+            "load-aware": "true", "load-thresholds": "cpu=20", "load-target-thresholds": "cpu=90", "load-samples": "2",
+            "load-moves": "5", "load-interval": "60", "load-cooldown": "0", "load-priority-threshold": "-1",
+            "load-exclude-namespaces": "prod,ops",
+        }));
+        let load = LoadPolicy {
+            enabled: true,
+            thresholds: "cpu=20".parse().unwrap(),
+            target_thresholds: "cpu=90".parse().unwrap(),
+            interval: 60,
+            samples: 2,
+            moves: 5,
+            cooldown: 0,
+            priority_threshold: Some(-1),
+            excluded_namespaces: ["ops".into(), "prod".into()].into(),
+        };
+        assert_eq!(chosen, Ok(Settings { load, ..Settings::default() }));
         let both = choose(&json!({"preemption": "false", "preempt": "of.most=0"}));
         assert!(both.unwrap_err().contains("nobody may"));
         let many = vec!["of.most=0"; MOST_ENTRIES + 1].join("\n");

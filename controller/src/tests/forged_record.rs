@@ -1,8 +1,11 @@
 //! Attacks with an editor's rights: records, gates, clusters and epochs that no controller wrote.
 
+use caldera_crds::workload::declared::declare_kind;
+use caldera_runtime::watch::Event;
 use serde_json::{Value, json};
 
 use super::world::{World, job};
+use crate::observe::{Input, ObjectKind};
 
 const US: &str = "3.me";
 
@@ -414,4 +417,36 @@ fn a_placed_record_that_was_made_larger_under_another_lease_is_not_cut_into_a_gr
     world.pass(2);
     assert_record(&world, "e-job", &record("q", 2, "2"));
     assert_eq!(world.used("q"), "2");
+}
+
+/// A CRD whose conversion fails can not be listed. It holds up nobody for long, and its jobs keep what they hold.
+#[test]
+fn a_kind_told_by_data_that_can_not_be_listed_is_waited_for_a_while_and_its_grants_stand() {
+    let spec = json!({"group": "unlisted.example.com", "version": "v1", "kind": "UnlistedRun", "plural": "unlistedruns",
+        "podSets": [{"path": "spec", "template": "template"}], "status": {}, "pods": {"jobLabel": "run"}});
+    let kind = declare_kind(&serde_json::from_value(spec).unwrap()).unwrap();
+    assert!(
+        !ObjectKind::list_required().contains(&ObjectKind::Workloads(kind)),
+        "a process may know more than is followed"
+    );
+    let mut world = world();
+    let object = json!({"apiVersion": "unlisted.example.com/v1", "kind": "UnlistedRun",
+        "metadata": {"name": "r", "namespace": "ns", "uid": "of-r"}});
+    world.bind(&object, 2, true);
+    let held = record("q", 2, "2");
+    forge(&mut world, "r-unlistedrun", &held, Some(US), &json!([]));
+    world.begin_anew();
+    world.controller.require_told_kinds([kind]);
+    let until = world.controller.give_up_overdue_lists(world.now).unwrap();
+    assert!(!world.controller.is_complete() && world.settle().is_empty());
+    assert!(world.controller.list_unlisted_kinds().contains(&ObjectKind::Workloads(kind)));
+    world.now = until;
+    assert_eq!(world.controller.give_up_overdue_lists(world.now), None);
+    assert!(world.controller.is_complete());
+    world.job("j", "q", 1);
+    assert!(world.pass(70).is_empty(), "the quota is held by its record");
+    assert_eq!(world.used("q"), "2");
+    // Its list came, and nothing of it is there.
+    world.controller.observe(Input::Workloads(kind, Event::Reset(Vec::new())), world.now);
+    assert_eq!(world.pass(70), ["j-job"]);
 }

@@ -7,6 +7,7 @@ use super::{
     hyper_jobs::{edit, end},
     world::World,
 };
+use crate::decide::{decide, job_gangs::PlacementBudget};
 
 /// HyperJob `h` of `jobs` jobs of `pods` pods of a cpu each, and their gated bindings.
 pub(super) fn gang_of(world: &mut World, jobs: i64, pods: u32) {
@@ -40,9 +41,26 @@ fn is_admitted(world: &World, job: &str) -> bool {
 }
 
 fn run_child(world: &mut World, job: &str, pods: u32) {
-    world.place(&format!("{job}-job"), pods);
+    let binding = format!("{job}-job");
+    world.place(&binding, pods);
+    let scheduled = json!({"status": {"lastScheduledTime": caldera_runtime::clock::format_time(world.now)}});
+    world.patch("ResourceBinding", &binding, &scheduled);
     world.phase(job, "Running");
     world.settle();
+}
+
+/// Of two jobs of three cpus in a queue of six the first is admitted and runs. When the next controller begins, what
+/// the other would have had is gone.
+fn admit_half(change: impl FnOnce(&mut World)) -> World {
+    let mut world = World::new(6);
+    gang_of(&mut world, 2, 3);
+    world.budget = Some(1);
+    world.settle();
+    world.queue("q", &json!({"capability": {"cpu": "3"}}));
+    world.budget = None;
+    change(&mut world);
+    world.restart();
+    world
 }
 
 #[test]
@@ -154,14 +172,7 @@ fn a_crash_between_two_releases_of_a_gang_ends_with_all_of_it() {
 
 #[test]
 fn half_a_gang_of_jobs_is_given_up_when_the_rest_does_not_follow() {
-    let mut world = World::new(6);
-    gang_of(&mut world, 2, 3);
-    world.budget = Some(1);
-    world.settle();
-    // What the rest would have had is gone when the next controller begins.
-    world.queue("q", &json!({"capability": {"cpu": "3"}}));
-    world.budget = None;
-    world.restart();
+    let mut world = admit_half(|_| {});
     run_child(&mut world, "h-a-0", 3);
     assert_eq!(world.pass(290), Vec::<String>::new());
     assert!(is_admitted(&world, "h-a-0"));
@@ -176,6 +187,57 @@ fn half_a_gang_of_jobs_is_given_up_when_the_rest_does_not_follow() {
     world.patch("Job", "h-a-0", &json!({"status": {"running": 0, "state": {"phase": "Pending"}}}));
     let released = world.pass(200);
     assert_eq!(released, ["h-a-0-job", "h-a-1-job"]);
+}
+
+#[test]
+fn a_pass_asks_for_no_more_placements_of_gangs_than_its_budget_and_the_next_goes_on() {
+    let mut world = World::new(100);
+    gang_of(&mut world, 2, 2);
+    world.job("single", "q", 1);
+    world.controller.jobs.gangs.budget = PlacementBudget::of(1);
+    let first = decide(&mut world.controller, world.now);
+    assert_eq!((first.releases, first.is_unfinished, first.next), (2, true, Some(world.now)));
+    let second = decide(&mut world.controller, world.now);
+    assert_eq!((second.releases, second.is_unfinished), (1, false));
+}
+
+#[test]
+fn a_gang_of_jobs_is_evicted_as_a_whole() {
+    let mut world = World::empty();
+    world.cluster("m1", "8");
+    for name in ["q", "mine"] {
+        world.queue(name, &json!({"deserved": {"cpu": "4", "pods": "4"}}));
+    }
+    world.pass(10);
+    gang_of(&mut world, 2, 3);
+    world.pass(1);
+    for job in ["h-a-0", "h-a-1"] {
+        run_child(&mut world, job, 3);
+    }
+    world.job("claims", "mine", 4);
+    world.pass(5);
+    assert_eq!(["h-a-0", "h-a-1"].map(|job| is_admitted(&world, job)), [false; 2]);
+    let told: Vec<_> = world.events().into_iter().map(|(_, reason)| reason).collect();
+    assert!(["Reclaimed", "JobsMissing"].iter().all(|reason| told.iter().any(|it| it == reason)), "{told:?}");
+    let waits = ["h-a-0", "h-a-1"].map(|job| world.says(job).1);
+    let of = |job: &str| format!("{job}, without which it is not to run, was evicted");
+    assert!(waits.iter().any(|why| why.contains(&of("h-a-0")) || why.contains(&of("h-a-1"))), "{waits:?}");
+}
+
+#[test]
+fn a_gang_of_jobs_that_is_larger_than_its_queue_takes_waits_for_a_change() {
+    let mut world = World::new(10);
+    let limit = |cpus: i64| json!({"metadata": {"annotations": {"caldera.dev/max-job": format!("cpu={cpus}")}}});
+    world.patch("Queue", "q", &limit(5));
+    gang_of(&mut world, 2, 3);
+    assert_eq!(world.pass(5), Vec::<String>::new());
+    let (reason, message) = world.says("h-a-1");
+    assert_eq!(reason, "ExceedsMaxJob");
+    assert!(message.contains("asks for cpu 6, more than 5"), "{message}");
+    world.restart();
+    assert!(world.pass(60).is_empty());
+    world.patch("Queue", "q", &limit(6));
+    assert_eq!(world.pass(5), ["h-a-0-job", "h-a-1-job"]);
 }
 
 #[test]
@@ -199,8 +261,6 @@ fn a_job_that_is_made_anew_or_added_waits_for_itself_and_takes_nothing_from_thos
     world.settle();
     for job in ["h-a-0", "h-a-1"] {
         run_child(&mut world, job, 3);
-        let scheduled = json!({"status": {"lastScheduledTime": caldera_runtime::clock::format_time(world.now)}});
-        world.patch("ResourceBinding", &format!("{job}-job"), &scheduled);
     }
     world.pass(5);
     edit(&mut world, |h| h["spec"]["replicatedJobs"][0]["replicas"] = 3.into());
@@ -240,15 +300,10 @@ fn admit_alone(world: &mut World, job: &str) {
 
 #[test]
 fn what_was_admitted_by_itself_before_an_upgrade_runs_on_while_the_rest_waits() {
-    let mut world = World::new(6);
-    gang_of(&mut world, 2, 3);
-    world.budget = Some(1);
-    world.settle();
-    world.queue("q", &json!({"capability": {"cpu": "3"}}));
-    world.budget = None;
-    run_child(&mut world, "h-a-0", 3);
-    admit_alone(&mut world, "h-a-0");
-    world.restart();
+    let mut world = admit_half(|world| {
+        run_child(world, "h-a-0", 3);
+        admit_alone(world, "h-a-0");
+    });
     world.pass(700);
     assert!(is_admitted(&world, "h-a-0"), "{:?}", world.says("h-a-0"));
     world.queue("q", &json!({"capability": {"cpu": "6"}}));

@@ -1,10 +1,16 @@
 //! Maintenance windows of clusters: which jobs are released before, during and after one.
 
+use caldera_core::{
+    fleet::Update,
+    inventory::{Change, Node},
+    quantity::Quantity,
+};
 use caldera_runtime::clock::format_time;
 use jiff::SignedDuration;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::world::{World, job};
+use crate::observe::Input;
 
 /// Seconds from now on.
 fn keep(world: &mut World, cluster: &str, start: i64, end: i64) {
@@ -92,4 +98,58 @@ fn a_window_that_is_taken_away_or_can_not_be_read_keeps_nobody_out() {
     world.patch("Cluster", "m1", &json!({"metadata": {"annotations": {"caldera.dev/maintenance": "tomorrow"}}}));
     world.job("b", "q", 1);
     assert_eq!(world.pass(1), ["b-job"]);
+}
+
+fn plan_window(world: &mut World, cluster: &str, more: &Value) {
+    let at = |seconds| format_time(world.now.saturating_add(SignedDuration::from_secs(seconds)).unwrap());
+    let mut window = json!({"start": at(-1), "end": at(500)});
+    json_patch::merge(&mut window, more);
+    let annotations = json!({"metadata": {"annotations": {"caldera.dev/maintenance": json!([window]).to_string()}}});
+    world.patch("Cluster", cluster, &annotations);
+}
+
+#[test]
+fn in_a_window_that_is_kept_for_a_queue_its_jobs_start_and_others_wait_and_are_told() {
+    let mut world = World::new(10);
+    world.queue("ops", &json!({}));
+    world.queue("kernels", &json!({"parent": "ops"}));
+    plan_window(&mut world, "m1", &json!({"queues": ["ops"]}));
+    world.job("theirs", "kernels", 1);
+    world.job("other", "q", 1);
+    assert_eq!(world.settle(), ["theirs-job"]);
+    world.pass(3);
+    let said = world.says("other").1;
+    assert!(said.contains("for all but jobs of queue ops: nothing else starts there until then"), "{said}");
+    plan_window(&mut world, "m1", &json!({"queues": ["ops", "q"]}));
+    assert_eq!(world.pass(1), ["other-job"]);
+}
+
+#[test]
+fn in_a_window_of_a_node_group_jobs_start_on_the_nodes_that_are_in_none() {
+    let mut world = World::new(20);
+    let node = |name: &str, group: Option<&str>| Node {
+        name: name.into(),
+        labels: group.into_iter().map(|group| ("volcano.sh/nodegroup-name".into(), group.into())).collect(),
+        allocatable: [("cpu", 4), ("pods", 100)]
+            .map(|(name, amount)| (name, Quantity::from_units(amount)))
+            .into_iter()
+            .collect(),
+        ready: true,
+        ..Node::default()
+    };
+    let nodes = Change::Nodes(vec![node("n0", Some("a100")), node("n1", None)]);
+    for update in [Update::Up, Update::Change(nodes), Update::Change(Change::Pods(vec![]))] {
+        world.controller.observe(Input::Member("m1".into(), update), world.now);
+    }
+    plan_window(&mut world, "m1", &json!({"nodeGroups": ["a100"]}));
+    world.job("wide", "q", 5);
+    assert!(world.pass(3).is_empty());
+    let said = world.says("wide").1;
+    assert!(said.contains("in cluster m1 maintenance is from ") && said.contains(" of the node groups a100"), "{said}");
+    world.job("fits", "q", 4);
+    assert_eq!(world.settle(), ["fits-job"]);
+    // What is assumed for the first is on the nodes that are not under maintenance: the others are free.
+    world.patch("Cluster", "m1", &json!({"metadata": {"annotations": {"caldera.dev/maintenance": null}}}));
+    world.job("last", "q", 4);
+    assert_eq!(world.pass(1), ["last-job"]);
 }

@@ -1,6 +1,7 @@
 //! The controller's rules by name, on a host of a few lines ([`world`]).
 
 mod admission_events;
+mod autoscaling;
 mod card_quota;
 mod cluster_choice;
 mod coalesced_writes;
@@ -21,6 +22,7 @@ mod hyper_jobs;
 mod job_commands;
 mod job_gangs;
 mod lifecycle;
+mod load_aware;
 mod maintenance;
 mod measure;
 mod member_loss;

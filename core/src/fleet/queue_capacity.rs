@@ -1,6 +1,7 @@
 //! What queued workloads can hold in each cluster, all together: the capacity at the root of the queues.
 //!
-//! Rule: a cluster that takes jobs offers what is free there and what they hold there already, so pods of others
+//! Rule: a cluster that takes jobs offers what is free there, the nodes that its autoscaled groups may still add, and
+//! what they hold there already, so pods of others
 //! (whoever they are: DaemonSets, workloads that nobody queued) are off, and a pod of ours that is bound changes
 //! nothing. What they hold on nodes that are cordoned counts, and so does all that they hold in a cluster that takes no
 //! jobs: it is charged as well, and must not be taken from what the others could run. But never more than the cluster
@@ -13,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{AssumedEntry, AssumedPods, Fleet, FleetMember};
+use super::{AssumedEntry, AssumedPods, Fleet, FleetMember, upcoming::append_shapes};
 use crate::{
     gang::{Taint, WorkloadRef},
     inventory::{Amounts, Capacity, NodeShape, Source, round_up_request},
@@ -102,6 +103,7 @@ impl Fleet {
             let mut offer = member.inventory.sum_free();
             if member.inventory.is_complete() {
                 offer.add(&member.bound.sum);
+                member.upcoming.iter().for_each(|upcoming| offer.add(upcoming.may_come()));
             }
             return offer;
         }
@@ -124,12 +126,14 @@ impl Fleet {
                         keys.any(|key| entries.get(key).is_some_and(|entry| entry.queued))
                     })
                 };
-                member.emptied = Some(emptied);
+                let more = member.upcoming.as_ref().map(|_| member.list_nodes_that_may_come());
+                member.emptied = Some(more.map_or(emptied.clone(), |more| append_shapes(&emptied, more)));
             }
         }
     }
 
-    /// The clusters, each without any queued pods, which is what those could ever have beside the others, and as it is.
+    /// The clusters, each without any queued pods and with all nodes that may come, which is what those could ever have
+    /// beside the others, and as it is.
     pub fn list_capacities_without_queued(&self) -> impl Iterator<Item = (&Cluster, &Capacity, &Capacity)> {
         let known = self.members.values().filter(|member| member.known);
         known.filter_map(|member| Some((&member.cluster, member.emptied.as_ref()?, &member.capacity)))

@@ -1,4 +1,4 @@
-//! The labels of nodes that gangs select on, waiting or placed.
+//! The labels of nodes that gangs select on or prefer, waiting or placed.
 //!
 //! Those of the card models that a job chooses from are among them. Each label is counted by who selects on it and is
 //! kept until nobody does. [`Fleet`](super::Fleet) has the members' shapes carry these labels, so that such gangs are
@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     card_model::label_of_model,
-    gang::{Gang, Requirement},
+    gang::{Gang, NodeClaim, Requirement},
     resources::ResourceName,
 };
 
@@ -36,7 +36,10 @@ impl SelectedLabels {
         let nodes = nodes.iter().filter(|_| gang.is_some()).map(|label| label.key.as_str());
         let cards = tasks.clone().flat_map(|task| &task.node.cards).filter_map(ResourceName::as_card);
         let cards = cards.map(|(resource, _)| label_of_model(resource));
-        let labels = tasks.flat_map(|task| task.node.selected_label_keys()).chain(nodes).map(ToOwned::to_owned);
+        let keys = |node: &'_ NodeClaim| -> Vec<String> {
+            node.selected_label_keys().chain(node.preferred_label_keys()).map(ToOwned::to_owned).collect()
+        };
+        let labels = tasks.flat_map(|task| keys(&task.node)).chain(nodes.map(ToOwned::to_owned));
         let now: BTreeSet<String> = labels.chain(cards).collect();
         if self.by.get(asks).map_or(now.is_empty(), |before| *before == now) {
             return;

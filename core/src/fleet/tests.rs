@@ -336,6 +336,10 @@ proptest::proptest! {
         steps in proptest::collection::vec((0u8..9, 0u8..4, 0u8..4, 0u32..4), 1..80)
     ) {
         let mut fleet = fleet_of(&[5, 4, 7, 4]);
+        let groups = r#"[{"name":"a","nodes":{"pool":"a"},"max":2,"resources":{"cpu":"5"}}]"#;
+        let autoscaling = groups.parse().unwrap();
+        let grows = Cluster { name: "m1".into(), ready: true, autoscaling, ..Cluster::default() };
+        fleet.set_cluster(grows, Capacity::default());
         for (what, job, which, pods) in steps {
             let key = format!("key{job}");
             let named = |mut update: Update| {
@@ -368,8 +372,11 @@ proptest::proptest! {
                 fleet.refresh_capacities();
             }
             for (name, member) in fleet.members.iter().filter(|_| which > 0) {
+                let mut anew = member.clone();
                 let all = sort_by_age(&fleet.entries, member.assumed_keys.iter());
-                proptest::prop_assert_eq!(&member.capacity, &free_capacity(member, name, all));
+                refresh_free_capacity(&mut anew, name, false, all);
+                proptest::prop_assert_eq!(&member.capacity, &anew.capacity);
+                proptest::prop_assert_eq!(&member.upcoming, &anew.upcoming);
             }
         }
     }

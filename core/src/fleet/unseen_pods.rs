@@ -1,25 +1,22 @@
 //! Which assumed pods of a binding are not seen in a member yet, and what the member has free beside them.
 //!
 //! Rule: assumed pods of a task minus its pods on nodes and those that have finished. Finished pods do not count where
-//! the workload replaces them. The rest is taken off the free capacity in the order in which it was assumed.
+//! the workload replaces them. The rest is taken off the free capacity in the order in which it was assumed, and off
+//! nodes that may come ([`super::upcoming`]) where it does not fit.
 
 use std::collections::BTreeMap;
 
 use super::{AssumedEntry, AssumedPods, FleetMember};
-use crate::{
-    gang::TaskName,
-    inventory::{Capacity, SeenPods},
-    resources::Resources,
-};
+use crate::{gang::TaskName, inventory::SeenPods, resources::Resources};
 
-/// The assumed pods of these keys, in the order in which they were assumed.
-pub(super) fn sort_by_age<'a>(
+/// These keys with their assumed pods, in the order in which they were assumed.
+pub(super) fn sort_by_age<'a, 'k>(
     entries: &'a BTreeMap<String, AssumedEntry>,
-    keys: impl Iterator<Item = &'a String>,
-) -> Vec<&'a AssumedPods> {
-    let mut found: Vec<&AssumedEntry> = keys.filter_map(|key| entries.get(key)).collect();
-    found.sort_unstable_by_key(|entry| entry.age);
-    found.into_iter().map(|entry| &entry.assumed).collect()
+    keys: impl Iterator<Item = &'k String>,
+) -> Vec<(&'a str, &'a AssumedPods)> {
+    let mut found: Vec<(&String, &AssumedEntry)> = keys.filter_map(|key| entries.get_key_value(key.as_str())).collect();
+    found.sort_unstable_by_key(|(_, entry)| entry.age);
+    found.into_iter().map(|(key, entry)| (key.as_str(), &entry.assumed)).collect()
 }
 
 /// Counts which pods of an entry are not seen in this member, and what those hold that are there; true if the latter
@@ -58,17 +55,24 @@ fn held_by_bound(member: &FleetMember, assumed: &AssumedPods) -> Resources {
     sum
 }
 
-pub(super) fn free_capacity(member: &FleetMember, name: &str, entries: Vec<&AssumedPods>) -> Capacity {
-    let mut capacity = if member.down.is_some() { member.summary.clone() } else { member.inventory.capacity() };
-    for assumed in entries {
+/// Works out anew what is free beside assumed pods that are not seen, and which nodes may come for them.
+pub(super) fn refresh_free_capacity(
+    member: &mut FleetMember,
+    name: &str,
+    ignores_upcoming: bool,
+    entries: Vec<(&str, &AssumedPods)>,
+) {
+    member.capacity = if member.down.is_some() { member.summary.clone() } else { member.inventory.capacity() };
+    member.refresh_upcoming_nodes(ignores_upcoming);
+    for (key, assumed) in entries {
         let Some(planned) = assumed.pods.get(name) else { continue };
         let seen = count_seen_pods(member, assumed);
         let unseen: Vec<u32> = planned.iter().zip(&seen).map(|(planned, seen)| planned.saturating_sub(*seen)).collect();
         if unseen.iter().any(|pods| *pods > 0) {
-            capacity = assumed.subtract_assumed_pods(capacity, name, &unseen);
+            member.take_unseen_pods(name, key, assumed, &unseen);
         }
     }
-    capacity
+    member.join_upcoming_nodes();
 }
 
 /// Pods of each task that are on nodes, or were and are not followed by others.

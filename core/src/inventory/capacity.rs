@@ -152,6 +152,17 @@ impl Capacity {
         self
     }
 
+    /// The same cluster with those of its nodes only whose labels are such, of which the labels are known.
+    #[must_use]
+    pub fn keep_nodes(&self, wanted: &Requirement) -> Self {
+        let keep = |shape: &NodeShape| {
+            let is_wanted = |(_, node): &(Option<DomainId>, &NodeRef)| wanted.matches(shape.label(node, &wanted.key));
+            let kept = shape.of_nodes(shape.nodes_with_domains().filter(is_wanted));
+            (!kept.nodes.is_empty()).then_some(kept)
+        };
+        self.with_shapes(self.shapes.iter().filter_map(keep).collect())
+    }
+
     /// The same nodes with nothing on them: what the cluster could ever give.
     #[must_use]
     pub fn emptied(&self) -> Self {

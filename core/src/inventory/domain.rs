@@ -137,13 +137,19 @@ type Labelled = (Vec<Requirement>, DomainId);
 impl Matcher {
     /// The lowest domain that selects a node.
     pub(super) fn lowest_domain_of(&self, node: &NodeRef) -> Option<DomainId> {
-        let (name, label) = (&**node.name(), |key: &str| node.label(key));
+        let name = &**node.name();
+        let by_pattern = self.patterns.iter().filter(|(pattern, _)| pattern.is_match(name)).map(|(_, id)| *id);
+        let found = self.lowest_domain_by_labels(node).into_iter().chain(by_pattern);
+        found.chain(self.names.get(name).copied()).min()
+    }
+
+    /// The same of a node whose name is not known yet.
+    pub(super) fn lowest_domain_by_labels(&self, node: &NodeRef) -> Option<DomainId> {
+        let label = |key: &str| node.label(key);
         let fits = |(wanted, id): &Labelled| wanted.iter().all(|one| one.matches(label(&one.key))).then_some(*id);
         let by_label =
             self.labels.iter().filter_map(|(key, values)| values.get(label(key)?)).flatten().filter_map(fits);
-        let by_pattern = self.patterns.iter().filter(|(pattern, _)| pattern.is_match(name)).map(|(_, id)| *id);
-        let found = by_label.chain(self.others.iter().filter_map(fits)).chain(by_pattern);
-        found.chain(self.names.get(name).copied()).min()
+        by_label.chain(self.others.iter().filter_map(fits)).min()
     }
 
     fn add_member(&mut self, member: &HyperNodeMember, id: DomainId) {

@@ -51,6 +51,12 @@ impl NodeRef {
         value.or_else(|| (key == HOSTNAME).then_some(&*self.0.name))
     }
 
+    /// A node that no list of nodes has.
+    pub(super) fn with_labels(name: String, labels: BTreeMap<String, String>) -> Self {
+        let own = labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        Self(Arc::new(Named { name: name.into(), common: Arc::default(), own }))
+    }
+
     /// Where those of its labels are kept that it shares with others, unless it has one of `keys` for itself.
     pub(super) fn shared_labels_address(&self, keys: &BTreeSet<String>) -> Option<usize> {
         let own = |key: &String| self.0.own.iter().any(|(known, _)| **known == **key);

@@ -317,6 +317,7 @@ fn any_claim() -> impl Strategy<Value = NodeClaim> {
     (selector, prop::collection::vec(term, 0..3)).prop_map(|(selector, affinity)| NodeClaim {
         selector: selector.into_iter().collect(),
         affinity,
+        preferred: vec![],
         tolerations: vec![],
         most_per_node: None,
         cards: Vec::new(),

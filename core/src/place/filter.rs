@@ -5,15 +5,15 @@
 //! Karmada behind a feature gate; here wherever a binding has groups), with their messages. Karmada runs them in random
 //! order and reports the first that refuses; here the order is fixed. Clusters being deleted are passed over without a
 //! reason. Clusters the binding is already in stay although their taints or APIs changed (only eviction takes it away).
-//! Beyond Karmada: nothing new goes to a cluster where a maintenance window is in the way of the expected run, to one
-//! without the data that its claims require, to one that its queue may not use, or to one that its user keeps it out
-//! of. A [`Filter`] is made once for a binding and asked for each cluster.
+//! Beyond Karmada: nothing new goes to a cluster where a maintenance window is in the way of the expected run
+//! ([`super::maintenance_windows`]), to one without the data that its claims require, to one that its queue may not
+//! use, or to one that its user keeps it out of. A [`Filter`] is made once for a binding and asked for each cluster.
 
 use std::{borrow::Cow, cell::Cell, collections::BTreeMap, fmt};
 
 use super::{Affinity, AffinityTerm, ApiKey, Binding, Cluster, SpreadBy, lookup::Lookup};
 use crate::{
-    gang::{Operator, Requirement, Taint},
+    gang::{Gang, Operator, Requirement, Taint},
     maintenance::ExpectedRun,
 };
 
@@ -103,9 +103,13 @@ impl Binding {
 /// A binding's demands on clusters, ready to be asked of many.
 #[derive(Debug, Clone)]
 pub struct Filter<'a> {
-    binding: &'a Binding,
+    pub(super) binding: &'a Binding,
     /// `None` where no maintenance window counts.
-    run: Option<ExpectedRun>,
+    pub(super) run: Option<ExpectedRun>,
+    /// What would run, where that is known.
+    pub(super) gang: Option<&'a Gang>,
+    /// It can be kept off some nodes of a cluster.
+    pub(super) keeps_off_nodes: bool,
     /// By tier; `None` where every cluster is selected.
     tiers: Option<Vec<Selector<'a>>>,
     held: Lookup<'a, i64>,
@@ -123,6 +127,8 @@ impl<'a> Filter<'a> {
         Self {
             binding,
             run: None,
+            gang: None,
+            keeps_off_nodes: false,
             tiers: list_tier_selectors(binding),
             held: Lookup::new(targets),
             evicting: Lookup::names(&binding.evicting),
@@ -131,16 +137,9 @@ impl<'a> Filter<'a> {
         }
     }
 
-    /// The same, for a run at this time.
-    #[must_use]
-    pub fn with_run(self, run: Option<ExpectedRun>) -> Self {
-        Self { run, ..self }
-    }
-
-    /// Whether a maintenance window of the cluster is in the way of the run.
-    #[must_use]
-    pub fn has_maintenance_conflict(&self, cluster: &Cluster) -> bool {
-        self.run.is_some_and(|run| cluster.maintenance.find_conflict(run).is_some())
+    /// Whether the binding is in the cluster.
+    pub(super) fn is_held_in(&self, cluster: &Cluster) -> bool {
+        self.held.get(&cluster.name).is_some()
     }
 
     /// What is known of the cluster, or the first reason why the binding may not go there.

@@ -15,6 +15,7 @@
 //! | [`replica_division`] | how many replicas each gets |
 //! | [`replica_estimate`], [`general_estimator`] | how many replicas a cluster takes, by its nodes or by its summary |
 //! | `queue_clusters` | which clusters its queue may use |
+//! | `maintenance_windows` | which maintenance windows are in its way, and which nodes are out of them |
 //! | `member_queues` | what the queues of a member's own Volcano let start there |
 //! | `workload_affinity` | where the others of its affinity groups are |
 
@@ -22,6 +23,7 @@ mod data_locality;
 pub mod filter;
 pub mod general_estimator;
 mod lookup;
+mod maintenance_windows;
 mod member_queues;
 #[cfg(test)]
 #[path = "tests/model.rs"]
@@ -49,6 +51,7 @@ pub use schedule::{
 pub use workload_affinity::{AffinityGroup, Groups, Peers};
 
 use crate::{
+    autoscaling::Autoscaling,
     cluster_choice::ClusterChoice,
     data_source::DataLocality,
     gang::{QueueName, Requirement, Taint, Toleration},
@@ -76,6 +79,8 @@ pub struct Cluster {
     pub ready: bool,
     /// When it is kept for nobody.
     pub maintenance: Maintenance,
+    /// Which of its node groups may grow.
+    pub autoscaling: Autoscaling,
     /// Whose jobs alone it takes, of the queues here and those below them; any where it does not say.
     pub queues: Option<Vec<QueueName>>,
     /// (group/version, kind) of what the member's API serves.

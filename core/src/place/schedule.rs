@@ -6,11 +6,13 @@
 //! taints, nor does one where a maintenance window is in the way, required data is not, that its queue may not use, or
 //! that its user keeps it out of; and a gang is placed whole or not at all.
 
+mod closeness_levels;
 mod refusal_reasons;
 mod region_sets;
 #[cfg(test)]
 mod tests;
 
+use closeness_levels::build_closeness_levels;
 pub use refusal_reasons::{append_reasons, describe_lasting_reasons, describe_maintenance};
 
 use std::{
@@ -21,17 +23,18 @@ use std::{
 use super::{
     Affinity, AffinityTerm, Binding, Cluster, Division, Spread, SpreadBy, Target,
     filter::{self, Filter, FilterReason, PassedCluster},
+    maintenance_windows::{keep_nodes, plan_nodes},
     replica_division::{self, DivideError, compute_static_weights},
     replica_estimate::ReplicaEstimate,
     score::FeasibleCluster,
     spread_constraints::{self, ScoredCluster, is_duplicated},
 };
 use crate::{
-    gang::{ClusterName, Gang},
+    gang::{ClusterName, Gang, Requirement},
     inventory::Capacity,
     maintenance::ExpectedRun,
     plan::Plan,
-    split::{self, GangRefusal, Level, LinkedGroups, SplitProblem, Strategy},
+    split::{self, GangRefusal, LinkedGroups, SplitProblem, Strategy},
     webster::Tie,
 };
 
@@ -59,6 +62,11 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
+    /// The filter for the binding, with the affinity term that is in use.
+    fn build_filter<'a>(&'a self, binding: &'a Binding) -> Filter<'a> {
+        Filter::new(binding).with_run(self.run_of_pods(), self.gang, self.whole)
+    }
+
     /// Maintenance windows keep out pods, and not the objects that they need.
     fn run_of_pods(&self) -> Option<ExpectedRun> {
         self.run.filter(|_| self.whole || self.binding.is_workload)
@@ -185,8 +193,10 @@ pub fn may_select(binding: &Binding, cluster: &Cluster) -> bool {
 #[derive(Debug)]
 struct FittingCluster<'a> {
     cluster: &'a Cluster,
-    capacity: &'a Capacity,
+    capacity: Cow<'a, Capacity>,
     passed: PassedCluster,
+    /// On which of its nodes pods are to be kept, where maintenance windows leave only some.
+    outside: Option<Requirement>,
 }
 
 impl<'a> FittingCluster<'a> {
@@ -195,14 +205,13 @@ impl<'a> FittingCluster<'a> {
         !binding.fresh && self.passed.held.is_some()
     }
 
-    fn as_feasible_cluster(&self) -> FeasibleCluster<'a> {
-        FeasibleCluster { cluster: self.cluster, capacity: self.capacity }
+    fn as_feasible_cluster(&self) -> FeasibleCluster<'_> {
+        FeasibleCluster { cluster: self.cluster, capacity: &self.capacity }
     }
 }
 
 fn place_by_term(request: &Request<'_>, binding: &Binding) -> Result<Decision, NotPlaced> {
-    let nothing = Capacity::default();
-    let filter = Filter::new(binding).with_run(request.run_of_pods());
+    let filter = request.build_filter(binding);
     let mut fitting = Vec::with_capacity(request.clusters.len());
     let mut reasons = Vec::new();
     for (cluster, capacity) in request.clusters.iter().filter(|(cluster, _)| !cluster.deleting) {
@@ -212,8 +221,13 @@ fn place_by_term(request: &Request<'_>, binding: &Binding) -> Result<Decision, N
                 let takes_more = cluster.ready
                     && !filter.has_maintenance_conflict(cluster)
                     && binding.lasting_reasons(cluster).next().is_none();
-                let capacity = if takes_more { *capacity } else { &nothing };
-                fitting.push(FittingCluster { cluster, capacity, passed });
+                let outside = filter.find_nodes_outside_windows(cluster).filter(|_| takes_more);
+                let capacity = match &outside {
+                    _ if !takes_more => Cow::Owned(Capacity::default()),
+                    None => Cow::Borrowed(*capacity),
+                    Some(outside) => Cow::Owned(keep_nodes(capacity, outside).unwrap_or_default()),
+                };
+                fitting.push(FittingCluster { cluster, capacity, passed, outside });
             }
             Err(reason) => reasons.push(reason),
         }
@@ -238,7 +252,7 @@ fn score_candidates<'a>(
             .scores(request.gang, &fitting.iter().map(FittingCluster::as_feasible_cluster).collect::<Vec<_>>())
     };
     let candidate = |(index, fitting): (usize, &FittingCluster<'a>)| {
-        let fits = estimate.max_replicas(fitting.cluster, fitting.capacity);
+        let fits = estimate.max_replicas(fitting.cluster, &fitting.capacity);
         let allocatable = i64::try_from(fits).unwrap_or(i64::MAX).min(i64::from(i32::MAX));
         let PassedCluster { tier, held } = fitting.passed;
         ScoredCluster {
@@ -376,7 +390,7 @@ fn place_gang_among(
             weight: weights[index],
             data: data[index],
             cost: costs[index],
-            capacity: chosen[index].capacity,
+            capacity: &chosen[index].capacity,
         };
         let sites: Vec<usize> = (0..chosen.len()).filter(usable).collect();
         let regions = among.regions.as_ref();
@@ -408,37 +422,17 @@ fn place_gang_among(
     };
     let early = tiers.into_iter().find_map(&wholly);
     let early = early.or_else(|| if by_score { wholly(last) } else { None });
-    let plan = early.map_or_else(|| solve(last, all), Ok).map_err(NotPlaced::Gang)?;
+    let mut plan = early.map_or_else(|| solve(last, all), Ok).map_err(NotPlaced::Gang)?;
+    for (one, name) in chosen.iter().zip(&names) {
+        if let (Some(share), Some(outside)) = (plan.clusters.get_mut(name), &one.outside) {
+            share.domain.get_or_insert_with(|| plan_nodes(outside));
+        }
+    }
     let target = |(cluster, replicas): (&ClusterName, u32)| Target {
         cluster: cluster.as_str().to_owned(),
         replicas: i64::from(replicas),
     };
     Ok(Decision { targets: plan.by_cluster().map(target).collect(), plan: Some(plan), affinity: None })
-}
-
-/// Clusters with a declared link are close, those of one region less so, those of one provider still less.
-fn build_closeness_levels<'a>(
-    near: &[LinkedGroups],
-    clusters: impl Iterator<Item = (&'a ClusterName, &'a Cluster)>,
-) -> Vec<Level> {
-    let mut by: [BTreeMap<&str, Vec<u32>>; 2] = Default::default();
-    let mut names = Vec::new();
-    for (place, (name, cluster)) in (0..).zip(clusters) {
-        names.push(name);
-        for (groups, name) in by.iter_mut().zip([&cluster.region, &cluster.provider]) {
-            if !name.is_empty() {
-                groups.entry(name).or_default().push(place);
-            }
-        }
-    }
-    let level = |(name, groups): (&str, BTreeMap<&str, Vec<u32>>)| Level {
-        name: name.to_owned(),
-        tier: None,
-        groups: groups.into_values().collect(),
-    };
-    let mut levels = if near.is_empty() { Vec::new() } else { LinkedGroups::to_levels(near, &names) };
-    levels.extend(["region", "provider"].into_iter().zip(by).map(level));
-    levels
 }
 
 /// Each cluster's turn by cost, then what of the data it lacks, then name.

@@ -43,6 +43,11 @@ pub trait ClusterCapacity {
     /// Where it could run if what runs there now were gone, and what it lacks there: that is kept for it. Not in
     /// clusters that were kept in `vain`.
     fn keep(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters>;
+
+    /// Whether so much was asked that nothing more is to be, for now.
+    fn is_exhausted(&self) -> bool {
+        false
+    }
 }
 
 /// A function, which keeps nothing for anybody.

@@ -123,6 +123,8 @@ pub enum RequeueCause {
     CopyRefused,
     /// A cluster that it ran in is lost.
     MemberLost,
+    /// The nodes of a cluster that it ran in are hot.
+    Rescheduled,
     /// It was never admitted: an earlier job of its name was deleted, and members do not know that for good yet.
     MadeAnew,
 }

@@ -181,6 +181,13 @@ impl fmt::Display for Reason {
                              again once its old copies are known to be gone"
                         );
                     }
+                    RequeueCause::Rescheduled => {
+                        return write!(
+                            f,
+                            "moved off its clusters: {detail}; its quota is free for others, it keeps its age and starts \
+                             elsewhere once its old copies are gone"
+                        );
+                    }
                     RequeueCause::MadeAnew => return f.write_str(detail),
                     RequeueCause::RestartedByPolicy => {
                         return write!(f, "{detail}; it keeps its age and starts again once its old copies are gone");

@@ -19,42 +19,65 @@ use crate::{
 };
 
 /// The capacity after these pods were put on it, as far as they fit (they count even if the inventory has changed
-/// since): only into the domains that they are kept in, or there first where it is only preferred.
-fn take_assumed_in_domains(capacity: &Capacity, gang: &Gang, pods: &[u32], within: &PinnedDomains) -> Capacity {
+/// since): only into the domains that they are kept in, or there first where it is only preferred. And the pods of each
+/// task that did not fit.
+fn take_assumed_in_domains(
+    capacity: &Capacity,
+    gang: &Gang,
+    pods: &[u32],
+    within: &PinnedDomains,
+) -> (Capacity, Vec<u32>) {
     if within.parts.is_empty() {
         return take_in_one_domain(&GangRequests::new(gang), capacity, pods, within.domain.as_ref());
     }
-    let (gang, pods) = split_tasks_by_part(gang, pods, &within.parts);
-    take_in_one_domain(&GangRequests::new(&gang), capacity, &pods, within.domain.as_ref())
+    let (by_part, pods, tasks) = split_tasks_by_part(gang, pods, &within.parts);
+    let (capacity, left) = take_in_one_domain(&GangRequests::new(&by_part), capacity, &pods, within.domain.as_ref());
+    let mut left_of_tasks = vec![0; gang.tasks.len()];
+    tasks.into_iter().zip(left).for_each(|(task, left)| left_of_tasks[task] += left);
+    (capacity, left_of_tasks)
 }
 
 /// The same, of a capacity that nobody needs any more: nodes that stay as they are are not copied. A fleet holds a
 /// thousand bindings' pods one after the other.
 #[must_use]
 pub fn take_assumed(capacity: Capacity, gang: &Gang, pods: &[u32], pinned: &PinnedDomains) -> Capacity {
+    take_assumed_that_fit(capacity, gang, pods, pinned).0
+}
+
+/// The same, and the pods of each task that did not fit.
+pub(crate) fn take_assumed_that_fit(
+    capacity: Capacity,
+    gang: &Gang,
+    pods: &[u32],
+    pinned: &PinnedDomains,
+) -> (Capacity, Vec<u32>) {
     let requests = GangRequests::new(gang);
     if !pinned.parts.is_empty() || pinned.domain.is_some() || requests.needs_single_nodes(&capacity) {
         return take_assumed_in_domains(&capacity, gang, pods, pinned);
     }
     let original = requests.free_nodes(&capacity, NodeScope::Cluster);
     let before = original.classes_and_sizes().len();
-    let Packed { room, .. } = pack_pods(&requests, &original, pods, |_| 1);
+    let Packed { room, left, .. } = pack_pods(&requests, &original, pods, |_| 1);
     let changed = room.classes_and_sizes().enumerate().skip(before).filter(|(_, (_, nodes))| *nodes > 0);
     let less = changed.map(|(index, (class, nodes))| {
         let amounts = original.free_of(&requests, class).iter().zip(room.free_of(&requests, index));
         let used = requests.resources().iter().cloned().zip(amounts.map(|(before, now)| before - now)).collect();
         ReducedNodes { shape: class, nodes, used }
     });
-    capacity.with_reduced_nodes(&less.collect::<Vec<_>>())
+    (capacity.with_reduced_nodes(&less.collect::<Vec<_>>()), left)
 }
 
-/// The gang with a task for the pods in each part of a task, which ask for its domain as the member's copy does, and
-/// how many there are of each. Which partitions the pods are of that are not seen yet is not known: most likely the
-/// last.
-fn split_tasks_by_part(gang: &Gang, pods: &[u32], parts: &BTreeMap<TaskName, Vec<Part>>) -> (Gang, Vec<u32>) {
+/// The gang with a task for the pods in each part of a task, which ask for its domain as the member's copy does, how
+/// many there are of each, and of which task they are a part. Which partitions the pods are of that are not seen yet is
+/// not known: most likely the last.
+fn split_tasks_by_part(
+    gang: &Gang,
+    pods: &[u32],
+    parts: &BTreeMap<TaskName, Vec<Part>>,
+) -> (Gang, Vec<u32>, Vec<usize>) {
     let mut by_part = Gang { tasks: Vec::new(), ..gang.clone() };
-    let mut counts = Vec::new();
-    for (task, pods) in gang.tasks.iter().zip(pods) {
+    let (mut counts, mut tasks) = (Vec::new(), Vec::new());
+    for (at, (task, pods)) in gang.tasks.iter().zip(pods).enumerate() {
         let mut left = *pods;
         for part in parts.get(&task.name).into_iter().flatten().rev() {
             let own = part.partitions.saturating_mul(task.partition_size()).min(left);
@@ -62,11 +85,13 @@ fn split_tasks_by_part(gang: &Gang, pods: &[u32], parts: &BTreeMap<TaskName, Vec
             let node = task.node.restrict_to(&part.domain.nodes);
             by_part.tasks.push(Task { replicas: own, min_available: own, node, ..task.clone() });
             counts.push(own);
+            tasks.push(at);
         }
         by_part.tasks.push(Task { replicas: left, min_available: task.min_available.min(left), ..task.clone() });
         counts.push(left);
+        tasks.push(at);
     }
-    (by_part, counts)
+    (by_part, counts, tasks)
 }
 
 fn take_in_one_domain(
@@ -74,8 +99,11 @@ fn take_in_one_domain(
     capacity: &Capacity,
     pods: &[u32],
     domain: Option<&PlannedDomain>,
-) -> Capacity {
-    let Some(domain) = domain else { return capacity.with_shapes(fill_nodes(requests, capacity, pods).0) };
+) -> (Capacity, Vec<u32>) {
+    let Some(domain) = domain else {
+        let (shapes, left) = fill_nodes(requests, capacity, pods);
+        return (capacity.with_shapes(shapes), left);
+    };
     let preferred = capacity.domains.iter().find(|(_, known)| *known.name == *domain.name).map(|(id, _)| id);
     let place = match preferred {
         _ if !domain.nodes.is_empty() => NodeScope::Pinned(&domain.nodes),
@@ -84,10 +112,12 @@ fn take_in_one_domain(
     };
     let (inside, outside) = place.split_nodes(capacity);
     let (mut shapes, left) = fill_nodes(requests, &capacity.with_shapes(inside), pods);
-    let outside =
-        if domain.nodes.is_empty() { fill_nodes(requests, &capacity.with_shapes(outside), &left).0 } else { outside };
+    let (outside, left) = match domain.nodes.is_empty() {
+        true => fill_nodes(requests, &capacity.with_shapes(outside), &left),
+        false => (outside, left),
+    };
     shapes.extend(outside);
-    capacity.with_shapes(shapes)
+    (capacity.with_shapes(shapes), left)
 }
 
 /// These nodes with the pods on them, and the pods that did not fit.
@@ -284,7 +314,7 @@ mod tests {
                 let pods: Vec<u32> = tasks.iter().map(|task| task.replicas).collect();
                 let gang = gang(tasks, pods.iter().sum());
                 now = super::take_assumed(now, &gang, &pods, &PinnedDomains::default());
-                copy = take_assumed_in_domains(&copy, &gang, &pods, &PinnedDomains::default());
+                copy = take_assumed_in_domains(&copy, &gang, &pods, &PinnedDomains::default()).0;
                 prop_assert_eq!(&now, &copy);
                 let anew = copy.with_shapes(copy.shapes.clone());
                 prop_assert_eq!(now.profile(), anew.profile());

@@ -274,6 +274,7 @@ impl GreedyRun<'_, '_> {
         let key = |site: usize| {
             (
                 self.search.sites[site].data_and_cost(),
+                self.search.dislike_of(site),
                 self.search.bounds.weighted_free_amount(whole(site)),
                 self.search.winning_rank(site),
             )

@@ -59,6 +59,7 @@ use std::{
 };
 
 use allowed_tiers::AllowedTiers;
+pub(crate) use assumed::take_assumed_that_fit;
 use gang_fit::{minimum_pods, task_minimums};
 use node_scope::NodeScope;
 use objective::Assignment;
@@ -72,6 +73,7 @@ pub use self::{
     given_counts::{CountsRefusal, plan_given_counts},
     node_miss::NodeMiss,
     objective::{Distance, ObjectiveKey},
+    packing::Dislike,
     refusal::{DomainMiss, GangRefusal, Lack, Shortage, TaskShortage},
     scale_down::scale_down,
 };
@@ -196,6 +198,7 @@ struct Site<'a> {
     parts: Option<&'a BTreeMap<TaskName, Vec<Part>>>,
     reach: AllowedTiers,
     room: OnceCell<FreeNodes>,
+    disliked: OnceCell<Dislike>,
 }
 
 impl Site<'_> {
@@ -267,6 +270,7 @@ impl<'a> SplitSearch<'a> {
                 parts: problem.previous.and_then(|plan| plan.clusters.get(candidate.name)).map(|share| &share.parts),
                 reach: AllowedTiers::from_topology(gang.topology.as_ref(), candidate.capacity, problem.levels),
                 room: OnceCell::new(),
+                disliked: OnceCell::new(),
             }
         };
         let sites: Vec<Site<'a>> = order.iter().map(site).collect();

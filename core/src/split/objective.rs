@@ -1,10 +1,10 @@
 //! The objective of the split: which of two placements is better.
 //!
 //! Rule: the lesser [`ObjectiveKey`] wins, field by field: pods missing of the full size, topology distance, unmet
-//! pairs of tasks that want to be together or apart, clusters in use, missing data, declared cost, what stays free
-//! where pods are put, and clusters that held nothing before.
+//! pairs of tasks that want to be together or apart, clusters in use, missing data, declared cost, what pods prefer of
+//! nodes and do not get, what stays free where pods are put, and clusters that held nothing before.
 
-use super::{Pods, SplitSearch, Spot, sum_pods};
+use super::{Dislike, Pods, SplitSearch, Spot, sum_pods};
 
 /// How far apart a gang's pods are; less is closer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +34,8 @@ pub struct ObjectiveKey {
     pub data: i64,
     /// Declared cost, over the clusters in use.
     pub cost: i64,
+    /// What pods prefer of nodes and do not get, over the clusters in use.
+    pub disliked: Dislike,
     /// What stays free where pods are put: the best fit leaves least.
     pub fragments: u64,
     /// Clusters that held nothing of it before.
@@ -65,6 +67,7 @@ impl SplitSearch<'_> {
             clusters: spots.len(),
             data: spots.iter().map(|spot| self.sites[spot.site].data).fold(0, i64::saturating_add),
             cost: spots.iter().map(|spot| self.sites[spot.site].cost).fold(0, i64::saturating_add),
+            disliked: spots.iter().map(|spot| self.dislike_of(spot.site)).fold(Dislike::default(), Dislike::plus),
             fragments: spots.iter().map(|spot| self.bounds.weighted_free_amount(*spot)).fold(0, u64::saturating_add),
             opened: spots.iter().filter(|spot| !self.holds_pods(spot.site)).count(),
         }
@@ -75,7 +78,14 @@ impl SplitSearch<'_> {
         let (site, fragments) = (&self.sites[spot.site], self.bounds.weighted_free_amount(spot));
         let (data, cost) = (site.data, site.cost);
         let opened = usize::from(!self.holds_pods(spot.site));
-        ObjectiveKey { missing, distance, unmet: 0, clusters: 1, data, cost, fragments, opened }
+        let disliked = self.dislike_of(spot.site);
+        ObjectiveKey { missing, distance, unmet: 0, clusters: 1, data, cost, disliked, fragments, opened }
+    }
+
+    /// What the gang's pods prefer of nodes and do not get in a cluster; worked out once.
+    pub(super) fn dislike_of(&self, site: usize) -> Dislike {
+        let site = &self.sites[site];
+        *site.disliked.get_or_init(|| self.requests.mean_dislike(site.capacity))
     }
 
     pub(super) fn distance_between(&self, spots: &[Spot]) -> Distance {

@@ -9,11 +9,13 @@
 
 mod blocks;
 mod gang_requests;
+mod preferences;
 mod shortage;
 
 use std::collections::BTreeMap;
 
 pub(super) use self::blocks::Block;
+pub use self::preferences::Dislike;
 use super::federation_topology::Level;
 use crate::{gang::Gang, inventory::packing_scale, resources::ResourceName};
 

@@ -119,8 +119,9 @@ fn read_node_claim(claim: &messages::NodeClaimMessage) -> Result<NodeClaim, Read
         selector: claim.node_selector.clone(),
         affinity: affinity.node_selector_terms.iter().map(term).collect::<Result<_, _>>()?,
         tolerations: tolerations.into_iter().map(read_toleration).collect(),
-        // The wire has no field for it.
+        // The wire has no field for them.
         most_per_node: None,
+        preferred: Vec::new(),
         cards: Vec::new(),
     })
 }
@@ -232,6 +233,7 @@ mod tests {
                 affinity: vec![NodeTerm { labels: vec![labels], fields: vec![fields] }],
                 tolerations: vec![Toleration { key: "gpu".into(), exists: true, ..Toleration::default() }],
                 most_per_node: None,
+                preferred: Vec::new(),
                 cards: Vec::new(),
             },
             priority_class: String::new(),

@@ -114,7 +114,7 @@ pub fn build_admission_policies(trusted: &TrustedWriters) -> Vec<Value> {
         rules.into(),
     );
     let is_of_queueable_workload = |of: &str| {
-        let kinds = WorkloadKind::ALL.iter().map(|kind| {
+        let kinds = WorkloadKind::list_all().map(|kind| {
             let (version, kind) = (kind.api_version(), kind.kind());
             format!("{of}.spec.resource.apiVersion == '{version}' && {of}.spec.resource.kind == '{kind}'")
         });
@@ -170,7 +170,7 @@ pub fn build_admission_policies(trusted: &TrustedWriters) -> Vec<Value> {
         kept.into(),
     );
     let kinds: Vec<String> =
-        WorkloadKind::ALL.iter().map(|kind| format!("['{}', '{}']", kind.api_version(), kind.kind())).collect();
+        WorkloadKind::list_all().map(|kind| format!("['{}', '{}']", kind.api_version(), kind.kind())).collect();
     let carries = |of: &str| {
         format!(
             "({of} != null && has({of}.spec.workload) && has({of}.spec.workload.manifests) && \

@@ -1,12 +1,17 @@
 //! The kinds of workload that can be queued, and how the API names each.
 //!
-//! This table, that of [`layouts`] and the match arms in this folder are all that depends on the kind: controller,
-//! scheduler, webhook and command line iterate over [`WorkloadKind::ALL`] and ask the kind for the rest.
+//! This table, that of [`layouts`], the match arms in this folder and what admins tell by data
+//! ([`declared`](super::declared)) are all that depends on the kind: controller, scheduler, webhook and command line
+//! iterate over [`WorkloadKind::list_all`] and ask the kind for the rest.
+
+use std::iter;
 
 use kube::core::ApiResource;
 use serde_json::Value;
 
 use super::{
+    declared::{DeclaredKind, list_declared_kinds},
+    kind_names::KindNames,
     layout::{FieldDemand, Layout, follow_path},
     layouts,
 };
@@ -45,22 +50,12 @@ pub enum WorkloadKind {
     LeaderWorkerSet,
     /// `sparkoperator.k8s.io` SparkApplication.
     SparkApplication,
-}
-
-/// How the API and its users name a kind.
-struct KindNames {
-    group: &'static str,
-    version: &'static str,
-    kind: &'static str,
-    plural: &'static str,
-    /// For people; no other kind has it.
-    title: &'static str,
-    /// What people type for it on a command line.
-    aliases: &'static [&'static str],
+    /// A kind that an admin told by data.
+    Declared(DeclaredKind),
 }
 
 impl WorkloadKind {
-    /// Every kind in scope.
+    /// Every kind that is told in code.
     pub const ALL: [Self; 15] = [
         Self::VolcanoJob,
         Self::Deployment,
@@ -79,6 +74,13 @@ impl WorkloadKind {
         Self::LeaderWorkerSet,
         Self::SparkApplication,
     ];
+
+    /// Every kind in scope: those that are told in code, and those that are told by data.
+    pub fn list_all() -> impl Iterator<Item = Self> {
+        let declared = iter::once_with(list_declared_kinds);
+        let declared = declared.flat_map(|all| (0..all.len()).filter_map(move |at| all.get(at).copied()));
+        Self::ALL.into_iter().chain(declared)
+    }
 
     const fn names(self) -> KindNames {
         match self {
@@ -202,6 +204,7 @@ impl WorkloadKind {
                 title: "SparkApplication",
                 aliases: &["sparkapplication", "sparkapplications", "sparkapp"],
             },
+            Self::Declared(kind) => kind.names(),
         }
     }
 
@@ -221,7 +224,7 @@ impl WorkloadKind {
     }
 
     fn list_named<'a>(group: &'a str, kind: &'a str) -> impl Iterator<Item = Self> + use<'a> {
-        Self::ALL.into_iter().filter(move |known| known.group() == group && known.kind() == kind)
+        Self::list_all().filter(move |known| known.group() == group && known.kind() == kind)
     }
 
     /// The same for the one version that the webhook judges.
@@ -233,7 +236,7 @@ impl WorkloadKind {
     /// The kind that people mean by a word, such as `vcjob` or `deploy`.
     #[must_use]
     pub fn parse_alias(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.names().aliases.contains(&word))
+        Self::list_all().find(|kind| kind.names().aliases.contains(&word))
     }
 
     /// The kind of an object, if it is in scope.
@@ -271,6 +274,13 @@ impl WorkloadKind {
     #[must_use]
     pub const fn aliases(self) -> &'static [&'static str] {
         self.names().aliases
+    }
+
+    /// The plural of the kind alone, as rules of roles list resources.
+    #[must_use]
+    pub fn plurals(self) -> &'static [&'static str] {
+        let plural = self.names().plural;
+        self.aliases().iter().position(|word| *word == plural).map_or(&[], |at| &self.aliases()[at..=at])
     }
 
     /// `group/version`.
@@ -363,6 +373,7 @@ impl WorkloadKind {
             Self::JobSet => Some(&layouts::JOB_SET),
             Self::LeaderWorkerSet => Some(&layouts::LEADER_WORKER_SET),
             Self::SparkApplication => Some(&layouts::SPARK_APPLICATION),
+            Self::Declared(kind) => Some(kind.layout()),
         }
     }
 }

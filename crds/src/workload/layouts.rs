@@ -15,10 +15,10 @@ use super::{
 use crate::names::caldera::TRAIN_JOB as TRAIN_JOB_LABEL;
 
 const TTL: &str = "a member that deletes the ended job would have Karmada make it again: leave this out";
-const QUEUE: &str =
+pub(super) const QUEUE: &str =
     "its pods would be in another queue than the one that is charged: name the same queue, or leave it out";
-const COMPLETED: &str = "Completed";
-const FAILED: &str = "Failed";
+pub(super) const COMPLETED: &str = "Completed";
+pub(super) const FAILED: &str = "Failed";
 
 const KUBEFLOW_NAME: &str = "training.kubeflow.org/job-name";
 const KUBEFLOW_TEMPLATE: &[&[&str]] = &[&["template"]];

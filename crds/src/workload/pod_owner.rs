@@ -23,7 +23,7 @@ pub fn find_job(
     name: &str,
     labels: &Value,
 ) -> Option<(WorkloadKind, String, Option<TaskName>)> {
-    let made = WorkloadKind::ALL.into_iter().find_map(|job| {
+    let made = WorkloadKind::list_all().find_map(|job| {
         let marks = &job.layout()?.pods;
         let is_marked = marks.also.is_none_or(|(label, value)| labels[label] == value);
         let named = labels[marks.name].as_str().filter(|_| is_marked && marks.through.contains(&(group, kind)))?;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use caldera_core::{
     card_choice::read_card_models,
     card_model::label_of_model,
-    gang::{NodeClaim, NodeTerm, Operator, Requirement, Toleration},
+    gang::{NodeClaim, NodeTerm, Operator, PreferredTerm, Requirement, Toleration},
     quantity::Quantity,
     resources::{ResourceName, Resources},
 };
@@ -133,7 +133,14 @@ pub fn leaves_model_open(spec: &Value, card: &ResourceName) -> bool {
     !request.get(resource).is_zero() && claim.find_only_value(&label_of_model(resource)).is_none()
 }
 
-/// Selector, required node affinity and tolerations, and the card models that an annotation names.
+/// Where preferences are, how many of them count, and the most that one weighs: Kubernetes' own limit.
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+const MOST_PREFERRED_TERMS: usize = 16;
+/// A term with more values than this is asked of no node.
+const MOST_PREFERRED_VALUES: usize = 64;
+const MOST_WEIGHT: u32 = 100;
+
+/// Selector, node affinity and tolerations, and the card models that an annotation names.
 pub(super) fn node_claim(pod: &Field<'_>) -> Result<NodeClaim, GangError> {
     let Some(spec) = pod.at(&["spec"]) else { return Ok(NodeClaim::default()) };
     let cards = pod.at(&["metadata", "annotations", CARD_NAME]).and_then(|text| text.value.as_str());
@@ -144,10 +151,7 @@ pub(super) fn node_claim(pod: &Field<'_>) -> Result<NodeClaim, GangError> {
     let required = ["affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
     if let Some(required) = spec.at(&required) {
         for term in required.list("nodeSelectorTerms")? {
-            let term = NodeTerm {
-                labels: read_requirements(&term, "matchExpressions")?,
-                fields: read_requirements(&term, "matchFields")?,
-            };
+            let term = read_term(&term)?;
             // A term without expressions matches no node, so it adds nothing to the other terms.
             if term != NodeTerm::default() {
                 claim.affinity.push(term);
@@ -157,6 +161,7 @@ pub(super) fn node_claim(pod: &Field<'_>) -> Result<NodeClaim, GangError> {
             return Err(required.wrong("no term has an expression, so no node can ever match"));
         }
     }
+    claim.preferred = read_preferred_terms(&spec)?;
     for toleration in spec.list("tolerations")? {
         claim.tolerations.push(Toleration {
             key: toleration.text_at("key")?.to_owned(),
@@ -166,6 +171,27 @@ pub(super) fn node_claim(pod: &Field<'_>) -> Result<NodeClaim, GangError> {
         });
     }
     Ok(claim)
+}
+
+fn read_term(term: &Field<'_>) -> Result<NodeTerm, GangError> {
+    Ok(NodeTerm {
+        labels: read_requirements(term, "matchExpressions")?,
+        fields: read_requirements(term, "matchFields")?,
+    })
+}
+
+/// Terms that are preferred; the first of them, for each node is looked at by each. One that is empty says nothing.
+fn read_preferred_terms(spec: &Field<'_>) -> Result<Vec<PreferredTerm>, GangError> {
+    let Some(affinity) = spec.at(&["affinity", "nodeAffinity"]) else { return Ok(Vec::new()) };
+    let mut all = Vec::new();
+    for preferred in affinity.list(PREFERRED)?.into_iter().take(MOST_PREFERRED_TERMS) {
+        let weight = preferred.at(&["weight"]).map_or(Ok(0), |weight| weight.parse_count())?;
+        let term = preferred.at(&["preference"]).map_or(Ok(NodeTerm::default()), |term| read_term(&term))?;
+        if weight > 0 && term != NodeTerm::default() && term.count_values() <= MOST_PREFERRED_VALUES {
+            all.push(PreferredTerm { weight: weight.min(MOST_WEIGHT), term });
+        }
+    }
+    Ok(all)
 }
 
 fn read_requirements(term: &Field<'_>, field: &str) -> Result<Vec<Requirement>, GangError> {

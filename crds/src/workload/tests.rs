@@ -311,6 +311,27 @@ fn node_claims_hold_selector_required_affinity_and_tolerations() {
     assert!(claim.tolerations[0].exists && !claim.tolerations[1].exists);
 }
 
+#[test]
+fn preferred_terms_are_read_with_their_weights_the_first_of_many_and_none_that_says_nothing() {
+    let preferring = |terms: Value| {
+        let affinity = json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": terms } });
+        pod(json!({ "affinity": affinity, "containers": [requests("1")] }))
+    };
+    let ssd = || json!({ "matchExpressions": [{ "key": "disk", "operator": "In", "values": ["ssd"] }] });
+    let read_terms = |terms: Value| read(&preferring(terms)).tasks[0].node.preferred.clone();
+    let terms = read_terms(json!([{ "weight": 700, "preference": ssd() }, { "weight": 5, "preference": {} }]));
+    assert_eq!((terms.len(), terms[0].weight, terms[0].term.labels[0].key.as_str()), (1, 100, "disk"));
+    assert_eq!(read_terms(vec![json!({ "weight": 1, "preference": ssd() }); 1000].into()).len(), 16);
+    let of_values = |count: usize| {
+        let values: Vec<String> = (0..count).map(|at| at.to_string()).collect();
+        let expression = json!({"key": "disk", "operator": "In", "values": values});
+        json!([{"weight": 1, "preference": {"matchExpressions": [expression]}}])
+    };
+    assert_eq!([64, 65].map(|count| read_terms(of_values(count)).len()), [1, 0], "a long list of values");
+    let told = refused(&preferring(json!([{ "weight": "x", "preference": ssd() }])));
+    assert!(told.contains("preferredDuringSchedulingIgnoredDuringExecution[0].weight: "), "{told}");
+}
+
 /// Jobs as their users write them: pods, minimum and whether they must stay in one cluster.
 #[test]
 fn real_jobs_are_read_as_volcano_reads_them() {

@@ -6,6 +6,7 @@
 use anyhow::{Context, ensure};
 use caldera_crds::workload::{WorkloadKind, mark_pods};
 use caldera_e2e::{Scenario, kinds::Kind, manifest::aggregated, run};
+use kube::api::ApiResource;
 use serde_json::{Value, json};
 
 /// What Karmada is told of kinds for which it has no interpreter.
@@ -25,7 +26,7 @@ struct Example {
     ended: Option<Value>,
 }
 
-fn pods(cpu: &str) -> Value {
+pub(super) fn pods(cpu: &str) -> Value {
     json!({"spec": {"containers": [{
         "name": "main", "image": "busybox:1.36", "resources": {"requests": {"cpu": cpu, "memory": "16Mi"}},
     }]}})
@@ -142,8 +143,7 @@ fn list_examples() -> Vec<Example> {
     ]
 }
 
-fn define(kind: WorkloadKind) -> Value {
-    let resource = kind.api_resource();
+fn define(resource: &ApiResource) -> Value {
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let singular = resource.kind.to_lowercase();
     json!({
@@ -194,12 +194,12 @@ async fn install(s: &Scenario) -> anyhow::Result<()> {
         s.create_shared(Kind::Customization, object.clone()).await?;
     }
     for kind in kinds {
-        define_everywhere(s, kind).await?;
+        define_everywhere(s, &kind.api_resource()).await?;
     }
     Ok(())
 }
 
-async fn define_everywhere(s: &Scenario, kind: WorkloadKind) -> anyhow::Result<()> {
+pub(super) async fn define_everywhere(s: &Scenario, kind: &ApiResource) -> anyhow::Result<()> {
     let definition = define(kind);
     let name = definition["metadata"]["name"].as_str().context("no name")?;
     // A run that was killed may have left another operator's of the same name.
@@ -221,7 +221,7 @@ async fn define_everywhere(s: &Scenario, kind: WorkloadKind) -> anyhow::Result<(
 }
 
 /// Takes a kind away from the host and all members.
-async fn remove_everywhere(s: &Scenario, kind: WorkloadKind) -> anyhow::Result<()> {
+pub(super) async fn remove_everywhere(s: &Scenario, kind: &ApiResource) -> anyhow::Result<()> {
     let definition = define(kind);
     let name = definition["metadata"]["name"].as_str().context("no name")?;
     s.delete(Kind::Definition, name).await?;
@@ -242,7 +242,12 @@ fn object(example: &Example, name: &str, queue: &str) -> Value {
 }
 
 /// Taken off its cluster, it holds nothing; let go, it is placed again.
-async fn evict(s: &Scenario, kind: Kind, name: &str, (binding, cluster): (&str, &str)) -> anyhow::Result<String> {
+pub(super) async fn evict(
+    s: &Scenario,
+    kind: Kind,
+    name: &str,
+    (binding, cluster): (&str, &str),
+) -> anyhow::Result<String> {
     let suspend = |value: Value| json!({"metadata": {"annotations": {"caldera.dev/suspended": value}}});
     s.patch(kind, name, &suspend("true".into())).await?;
     s.until_gone_in_member(cluster, kind, name).await?;
@@ -303,10 +308,10 @@ fn jobs_of_other_projects_are_queued_placed_whole_and_give_back_what_they_held()
             play(&s, &example).await.with_context(|| example.kind.kind())?;
         }
         // A host has the MPIJob of one operator: the definitions share a name.
-        remove_everywhere(&s, WorkloadKind::MpiJob).await?;
-        define_everywhere(&s, WorkloadKind::MpiJobV1).await?;
+        remove_everywhere(&s, &WorkloadKind::MpiJob.api_resource()).await?;
+        define_everywhere(&s, &WorkloadKind::MpiJobV1.api_resource()).await?;
         let example = kubeflow(WorkloadKind::MpiJobV1, "mpiReplicaSpecs", "Launcher");
         play(&s, &example).await.context("MPIJob v1")?;
-        remove_everywhere(&s, WorkloadKind::MpiJobV1).await
+        remove_everywhere(&s, &WorkloadKind::MpiJobV1.api_resource()).await
     });
 }

@@ -5,11 +5,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod autoscaling;
 mod bad_input;
 mod bad_luck;
 mod card_quota;
 mod cron_job;
 mod data;
+mod declared_kinds;
 mod examples;
 mod forged;
 mod give_back;
@@ -18,6 +20,7 @@ mod hyperjob;
 mod kinds;
 mod lifecycle;
 mod links;
+mod load;
 mod lost;
 mod lying;
 mod maintenance;

@@ -13,9 +13,15 @@ use serde_json::{Value, json};
 
 /// Keeps a cluster for nobody from so many seconds from now on; not any more without them.
 async fn keep(s: &Scenario, cluster: &str, seconds: Option<(i64, i64)>) -> anyhow::Result<()> {
+    keep_for(s, cluster, seconds, &[]).await
+}
+
+/// The same for jobs of these queues alone.
+async fn keep_for(s: &Scenario, cluster: &str, seconds: Option<(i64, i64)>, queues: &[&str]) -> anyhow::Result<()> {
     let at = |seconds| (Timestamp::now() + SignedDuration::from_secs(seconds)).to_string();
     let windows = seconds.map(|(start, end)| {
-        json!([{"start": at(start), "end": at(end), "reason": "new kernels", "notice": "1m"}]).to_string()
+        let (start, end) = (at(start), at(end));
+        json!([{"start": start, "end": end, "reason": "new kernels", "notice": "1m", "queues": queues}]).to_string()
     });
     s.patch(Kind::Cluster, cluster, &json!({"metadata": {"annotations": {MAINTENANCE: windows}}})).await?;
     Ok(())
@@ -53,6 +59,12 @@ fn a_job_that_would_run_into_a_maintenance_window_goes_elsewhere_or_waits_for_it
         s.submit(Kind::Job, ten_minutes("elsewhere", &queue), &only(&[kept, other])).await?;
         let clusters = s.until_placed("elsewhere-job").await?;
         ensure!(clusters == [(other.to_owned(), 1)], "{clusters:?}");
+        // Those that it is kept for start there all the same.
+        let ops = s.queue("ops", json!({"cpu": "1"})).await?;
+        keep_for(&s, kept, Some((300, 3_600)), &[&ops]).await?;
+        s.submit(Kind::Job, ten_minutes("theirs", &ops), &only(&[kept])).await?;
+        let clusters = s.until_placed("theirs-job").await?;
+        ensure!(clusters == [(kept.to_owned(), 1)], "{clusters:?}");
         // It begins, and what runs there runs on; it ends, and who waited starts without anything else happening.
         keep(&s, kept, Some((-5, 10))).await?;
         let clusters = s.until_placed("waits-job").await?;

@@ -3,9 +3,9 @@
 //! Rule: karmada-scheduler's `doScheduleBinding` (`pkg/scheduler/scheduler.go`) schedules a binding again when its
 //! placement changed, its replicas changed, a reschedule was triggered, it is duplicated, or a target is going away. In
 //! addition: never more than the controller granted; a gang never below its minimum; a gang that was placed smaller
-//! than it wants grows when there is capacity; a gang with a rendezvous moves as a whole (`rendezvous_gang`); a job
-//! that has ended as a whole leaves the clusters where it still runs (`ended_job`). A binding that is not queued is
-//! placed just as karmada-scheduler would.
+//! than it wants grows when there is capacity; what fits nowhere goes where nodes may come for it; a gang with a
+//! rendezvous moves as a whole (`rendezvous_gang`); a job that has ended as a whole leaves the clusters where it still
+//! runs (`ended_job`). A binding that is not queued is placed just as karmada-scheduler would.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -90,6 +90,12 @@ pub fn decide_binding(
         fleet.clusters().map(|(cluster, capacity)| (cluster, own.get(&cluster.name).unwrap_or(capacity))).collect();
     let request = Request { binding: &capped, gang, whole, previous, clusters, linked: fleet.linked_groups(), run };
     let (placed, bounded) = place_within_queues(binding, &request, fleet);
+    let placed = placed.or_else(|refusal| match refusal {
+        NotPlaced::Gang(_) | NotPlaced::Unschedulable(_) => {
+            place_where_nodes_may_come(binding, &request, fleet, &own).ok_or(refusal)
+        }
+        _ => Err(refusal),
+    });
     let nodes = binding.admission.as_ref().and_then(|record| record.nodes.describe(&record.queue));
     let with_reasons = |message: String| {
         nodes.iter().fold(place::append_reasons(message, &request), |message, nodes| format!("{message}; {nodes}"))
@@ -149,6 +155,22 @@ fn place_within_queues(
         Ok(decision) => (Ok(decision), Vec::new()),
         Err((error, bounded)) => (Err(error), bounded),
     }
+}
+
+/// A place for what finds none now, if it would once nodes have come that may. Its pods are then pending in the member,
+/// whose own autoscaler makes the nodes. What is not queued goes where it fits, as karmada-scheduler would have it.
+fn place_where_nodes_may_come(
+    binding: &Binding,
+    request: &Request<'_>,
+    fleet: &Fleet,
+    own: &BTreeMap<String, Capacity>,
+) -> Option<Decision> {
+    if binding.is_unqueued() {
+        return None;
+    }
+    fleet.find_with_upcoming_beside(own, |clusters| {
+        place_within_queues(binding, &Request { clusters, ..request.clone() }, fleet).0.ok()
+    })
 }
 
 /// What is to be placed of a binding that is due, or what to do instead.

@@ -21,7 +21,7 @@ use caldera_core::{
     gang::{Gang, TaskName, WorkloadRef},
     interning::Interned,
     maintenance::ExpectedRun,
-    place::{Apis, Groups, Peers, QueueClusters, Target, score::Ranking},
+    place::{self, Apis, Groups, Peers, QueueClusters, Target, score::Ranking},
     run_limit::RunLimit,
     time::EpochSeconds,
 };
@@ -372,7 +372,8 @@ impl Cache {
     /// What its queues said of clusters when it was admitted.
     fn clusters_of_queue(&self, binding: &Binding) -> Option<QueueClusters> {
         let record = binding.admission.as_ref()?;
-        let any = || !record.clusters.is_empty() || self.fleet.clusters().any(|(cluster, _)| cluster.queues.is_some());
+        let names_queues = |cluster: &place::Cluster| cluster.queues.is_some() || cluster.maintenance.names_queues();
+        let any = || !record.clusters.is_empty() || self.fleet.clusters().any(|(cluster, _)| names_queues(cluster));
         let path = || std::iter::once(&record.queue).chain(&record.above).cloned().collect();
         any().then(|| QueueClusters { path: path(), selector: record.clusters.clone() })
     }

@@ -50,11 +50,14 @@ pub(crate) fn watch_host(follower: &Follower<HostEvent>) {
         let input = move |event| HostEvent::Policies(global, event);
         follower.follow_json(resource, all(), |object| read_policy_weights(&object), input);
     }
-    for kind in WorkloadKind::ALL {
+    let follow = |follower: &Follower<HostEvent>, kind: WorkloadKind, options: WatchOptions| {
         let input = move |event| HostEvent::Workloads(kind, event);
-        let options = WatchOptions::from(all()).allow_absent_kind(kind.is_optional());
         follower.follow_json(kind.api_resource(), options, |object| read_workload(&object), input);
+    };
+    for kind in WorkloadKind::ALL {
+        follow(follower, kind, WatchOptions::from(all()).allow_absent_kind(kind.is_optional()));
     }
+    follower.follow_declared_kinds(follow);
     let optional = || WatchOptions::from(all()).allow_absent_kind(true);
     let source = |source| Some(Versioned { version: parse_version(&source), object: read_source(&source) });
     follower.follow_typed(optional(), source, HostEvent::DataSources);

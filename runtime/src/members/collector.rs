@@ -10,12 +10,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use caldera_core::{
     fleet::{Queues, Update},
-    inventory::Change,
+    inventory::{Change, NodeUse, sum_node_use},
+    time::EpochSeconds,
 };
 use caldera_crds::{
     karmada::cluster::Cluster,
     names::caldera::MANAGER_INVENTORY,
-    published::{ClusterInventory, Contents, Heartbeat, Part, Reached, divide_contents},
+    published::{ClusterInventory, Contents, Heartbeat, Load, Part, Reached, divide_contents},
 };
 use jiff::Timestamp;
 use kube::{Api, Client, api::ApiResource, runtime::watcher};
@@ -32,7 +33,7 @@ use crate::{
     client::WriteCounts,
     clock::{SharedClock, format_micro_time, sleep_until},
     serve::Ready,
-    watch::{Event, Follower, api_resource},
+    watch::{Event, Follower, api_resource, declare_kinds},
     write::{self, Body, Failure, Write},
 };
 
@@ -155,7 +156,11 @@ pub async fn run_collector(config: Config, host: Client, shutdown: CancellationT
     let _stop = stop.clone().drop_guard();
     let (clusters, mut seen_clusters) = mpsc::channel(16);
     let own = watcher::Config::default().fields(&format!("metadata.name={}", config.cluster));
-    Follower::new(host.clone(), clusters, stop.clone()).follow_typed::<Cluster, _, _>(own, Some, Some);
+    let follower = Follower::new(host.clone(), clusters, stop.clone());
+    follower.follow_typed::<Cluster, _, _>(own, Some, Some);
+    // Of which job a pod is goes by its kind.
+    declare_kinds(&host, &stop).await;
+    follower.follow_declared_kinds(|_, _, _| {});
     let (events, mut changes) = mpsc::channel(4096);
     let (answered, mut answers) = watch::channel(None);
     let mut members = Members {
@@ -168,6 +173,7 @@ pub async fn run_collector(config: Config, host: Client, shutdown: CancellationT
         events,
         shutdown: stop,
         watched: BTreeMap::new(),
+        reads_load: true,
     };
     let mut collector = Collector::new(config, host);
     loop {
@@ -199,6 +205,8 @@ struct Collector {
     /// When the member last answered.
     seen: Option<Timestamp>,
     fault: Option<String>,
+    /// What nodes measured last, and when that was read.
+    measured: Option<(Vec<NodeUse>, EpochSeconds)>,
     /// What was written last, and how many parts there may be beside.
     parts: Vec<Part>,
     stored_parts: Option<u32>,
@@ -225,6 +233,7 @@ impl Collector {
             reached: Reached::Proxy,
             seen: None,
             fault: None,
+            measured: None,
             parts: Vec::new(),
             stored_parts: None,
             heartbeat: None,
@@ -276,7 +285,9 @@ impl Collector {
                 self.view.set_queues(queues);
                 self.dirty = true;
             }
-            Update::From(_) => {}
+            Update::NodeUse(measured, read_at) => self.measured = Some((measured, read_at)),
+            // It does not read what it publishes.
+            Update::From(_) | Update::Load(_) => {}
         }
     }
 
@@ -373,6 +384,7 @@ impl Collector {
             parts: part_count(&self.parts),
             nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
             fault: self.fault.clone(),
+            load: self.sum_load(),
         };
         let spec = json!({"cluster": self.config.cluster, "heartbeat": heartbeat});
         self.apply_object(&self.config.cluster.clone(), spec).await?;
@@ -384,6 +396,12 @@ impl Collector {
         }
         self.next_heartbeat = Instant::now() + self.config.pace.heartbeat;
         Ok(())
+    }
+
+    /// What the nodes use together; a heartbeat says it with its age.
+    fn sum_load(&self) -> Option<Load> {
+        let (measured, read_at) = self.measured.as_ref()?;
+        Load::from_member_load(&sum_node_use(&self.view.contents.nodes, measured, *read_at)?)
     }
 
     /// Applies one object; its size.

@@ -12,7 +12,8 @@ use std::{
 
 use caldera_core::{
     fleet::{Origin, Queues, Update},
-    inventory::{Change, HyperNode},
+    inventory::{Change, HyperNode, NodeUse},
+    time::EpochSeconds,
 };
 use caldera_crds::inventory::{name_of, namespace_of, read_hyper_node, read_node, read_pod, read_queue};
 use kube::{Client, api::ApiResource};
@@ -23,8 +24,14 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::{Connection, Member, MemberError, MemberEvent, PROBE_TIMEOUT};
-use crate::watch::{Event, Follower, WatchHealth, api_resource, list_json};
+use super::{
+    Connection, Member, MemberError, MemberEvent, PROBE_TIMEOUT,
+    node_use::{NODE_METRICS, follow_node_use},
+};
+use crate::{
+    clock::SharedClock,
+    watch::{Event, Follower, WatchHealth, api_resource, list_json},
+};
 
 /// What is followed in a member during one connection.
 pub(super) struct Informers {
@@ -63,6 +70,8 @@ pub(super) enum Message {
     /// The same, as a list of all: what was said of this kind before does not count.
     Listed(&'static str, Change),
     Queues(Queues),
+    /// What nodes measured, and when that was read.
+    NodeUse(Vec<NodeUse>, EpochSeconds),
     /// The lists did not come in time, so the member is down: why.
     Late(String),
 }
@@ -123,6 +132,13 @@ impl Informers {
         let health = WatchHealth::default();
         let task = self.follower.follow_json(queue_resource(), health, Some, to_message);
         self.tasks.push(AbortOnDropHandle::new(task));
+    }
+
+    /// Reads what nodes measure, for whoever wants to know.
+    pub(super) fn follow_node_use(&mut self, client: &Client, clock: &SharedClock) {
+        let (client, clock, messages) = (client.clone(), SharedClock::clone(clock), self.messages.clone());
+        let task = follow_node_use(client, clock, messages, Message::NodeUse);
+        self.tasks.push(AbortOnDropHandle::new(tokio::spawn(task)));
     }
 
     /// Passes on what was found out otherwise.
@@ -190,6 +206,10 @@ async fn forward_updates(
             Some(Message::Queues(queues)) => {
                 held_back.retain(|(of, _)| *of != QUEUE);
                 held_back.push((QUEUE, Update::Queues(queues)));
+            }
+            Some(Message::NodeUse(measured, read_at)) => {
+                held_back.retain(|(of, _)| *of != NODE_METRICS);
+                held_back.push((NODE_METRICS, Update::NodeUse(measured, read_at)));
             }
             Some(Message::Late(_)) if are_all_listed => continue,
             Some(Message::Late(why)) => {

@@ -5,8 +5,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use caldera_core::fleet::{Origin, Update};
-use caldera_crds::published::{ClusterInventory, Malformed, MemberObjects, Published};
+use caldera_core::{
+    fleet::{Origin, Update},
+    inventory::MemberLoad,
+};
+use caldera_crds::published::{ClusterInventory, Load, Malformed, MemberObjects, Published};
 use kube::{Api, Client};
 use tokio::time::Instant;
 
@@ -48,6 +51,7 @@ impl Member {
     /// and the member answered.
     pub(super) async fn replay_published(&mut self) -> Option<Connection> {
         let mut replayed: Option<Arc<Published>> = None;
+        let mut told = None;
         loop {
             if let Some(published) = &mut self.published {
                 published.mark_unchanged();
@@ -55,6 +59,11 @@ impl Member {
             let Some(Trusted { published, late, until }) = self.trusted_inventory() else { break };
             let is_late = late <= Instant::now();
             self.send_update(Update::From(origin_of(&published, is_late))).await;
+            let load = load_of(&published);
+            if load != told {
+                self.send_update(Update::Load(load.clone())).await;
+                told = load;
+            }
             if !replayed.as_ref().is_some_and(|before| Arc::ptr_eq(before, &published)) {
                 match updates_since(&published, replayed.as_deref()) {
                     Ok(updates) => {
@@ -112,6 +121,10 @@ async fn connect_with_retries(access: &Access) -> Connection {
     }
 }
 
+fn load_of(published: &Published) -> Option<MemberLoad> {
+    published.heartbeat.load.as_ref().and_then(Load::to_member_load)
+}
+
 fn origin_of(published: &Published, is_late: bool) -> Origin {
     let heartbeat = &published.heartbeat;
     let fault = heartbeat.fault.as_ref().map(|fault| format!("its collector says: {fault}"));
@@ -133,7 +146,7 @@ pub(super) async fn read_published(host: &Client, cluster: &str) -> Option<Vec<U
     };
     let published = tokio::time::timeout(READ_TIMEOUT, read).await.ok()??;
     let (age, period) = heartbeat_age(&published, jiff::Timestamp::now())?;
-    let mut all = vec![Update::From(origin_of(&published, age >= period * 2))];
+    let mut all = vec![Update::From(origin_of(&published, age >= period * 2)), Update::Load(load_of(&published))];
     all.extend(updates_since(&published, None).ok()?);
     all.push(Update::Up);
     Some(all)

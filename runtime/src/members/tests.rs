@@ -84,9 +84,17 @@ struct World {
 
 /// One Pull member, of which this was published so many seconds ago.
 fn world(age: i64, part: Option<Value>) -> World {
+    world_with(age, part, Value::Null)
+}
+
+/// The same, with what its nodes use.
+fn world_with(age: i64, part: Option<Value>, load: Value) -> World {
     let began = Instant::now();
     let clock = Arc::new(Wall(began));
-    let published = part.map(|part| objects(clock.now() - jiff::SignedDuration::from_secs(age), part));
+    let mut published = part.map(|part| objects(clock.now() - jiff::SignedDuration::from_secs(age), part));
+    if let Some(objects) = published.as_mut().filter(|_| !load.is_null()) {
+        objects[0]["spec"]["heartbeat"]["load"] = load;
+    }
     let host = Arc::new(Host { published: Mutex::new(published.unwrap_or_default()), ..Host::default() });
     let router = Router::new().fallback(answer).with_state(Arc::clone(&host));
     let client = Client::new(router, "default");
@@ -138,6 +146,20 @@ async fn a_published_member_is_not_watched_until_its_collector_is_late_and_not_t
     assert!(world.asked() > 0);
     assert_eq!(world.seconds(), 90);
     assert!(matches!(world.next().await, Update::Down(why) if why.contains("does not answer")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nodes_use_is_told_as_it_is_published_and_what_is_no_load_is_none() {
+    let amounts = |cpu: &str| json!({"cpu": cpu, "memory": "1"});
+    let load = |cpu: &str| json!({"readAt": "2026-01-01T00:00:00Z", "used": amounts(cpu), "capacity": amounts("8")});
+    let mut world = world_with(0, Some(one_node()), load("3"));
+    assert!(!origin_is_late(&world.next().await));
+    let Update::Load(Some(told)) = world.next().await else { panic!("it was published") };
+    assert_eq!((told.used.get("cpu").to_string(), told.capacity.get("cpu").to_string()), ("3".into(), "8".into()));
+    // The inventory counts all the same.
+    let mut world = world_with(0, Some(one_node()), load("1e30"));
+    assert!(!origin_is_late(&world.next().await));
+    assert!(matches!(world.next().await, Update::Change(Change::HyperNodes(_))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -272,6 +294,7 @@ impl PartWorld {
             events: events_in,
             shutdown: CancellationToken::new(),
             watched: BTreeMap::new(),
+            reads_load: false,
         };
         let cluster =
             serde_json::from_value(json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}})).unwrap();

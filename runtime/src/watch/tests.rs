@@ -161,3 +161,81 @@ async fn a_change_that_a_watch_tells_says_that_it_works_again() {
     assert!(matches!(received.recv().await, Some(Event::Applied(name)) if name == "b"));
     assert_eq!(health.failing_since(), None);
 }
+
+/// A server with one kind that is told by data, of which nothing may be listed before it is granted.
+async fn answer_declared(request: http::Request<Body>, is_granted: bool) -> http::Response<Body> {
+    let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+    if is_watch {
+        std::future::pending::<()>().await;
+    }
+    let list = |item: Value| json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [item]});
+    let (code, body) = if request.uri().path().ends_with("/workloadkinds") {
+        let spec = json!({
+            "group": "runtime.example.com", "version": "v1", "kind": "FollowedRun", "plural": "followedruns",
+            "podSets": [{"path": "spec", "template": "template"}], "status": {}, "pods": {"jobLabel": "run"},
+        });
+        (200, list(json!({"metadata": {"name": "followedruns.runtime.example.com"}, "spec": spec})))
+    } else if is_granted {
+        (200, list(json!({"metadata": {"name": "a", "namespace": "ns"}})))
+    } else {
+        (403, status(403, "Forbidden"))
+    };
+    let answer = http::Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+    answer.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_objects_of_a_kind_told_by_data_are_followed_and_nothing_waits_until_that_is_granted() {
+    static IS_GRANTED: AtomicBool = AtomicBool::new(false);
+    let service = tower::service_fn(|request: http::Request<Body>| async move {
+        Ok::<_, http::Error>(answer_declared(request, IS_GRANTED.load(Ordering::Relaxed)).await)
+    });
+    let (events, mut received) = mpsc::channel(8);
+    let (client, stop) = (Client::new(service, "ns"), CancellationToken::new());
+    declare_kinds(&client, &stop).await;
+    let known = caldera_crds::workload::WorkloadKind::parse("runtime.example.com/v1", "FollowedRun").unwrap();
+    Follower::new(client, events, stop).follow_declared_kinds(move |follower, kind, options| {
+        if kind != known {
+            return;
+        }
+        let read = |object: Value| object["metadata"]["name"].as_str().map(str::to_owned);
+        follower.follow_json(kind.api_resource(), options, read, Some);
+    });
+    assert!(matches!(received.recv().await, Some(Event::Reset(all)) if all.is_empty()));
+    IS_GRANTED.store(true, Ordering::Relaxed);
+    assert!(matches!(received.recv().await, Some(Event::Reset(all)) if all == ["a"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_listed_of_a_kind_stays_while_a_right_to_list_it_lacks_and_goes_with_the_kind() {
+    static CODE: AtomicUsize = AtomicUsize::new(200);
+    let service = tower::service_fn(|request: http::Request<Body>| async move {
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let code = CODE.load(Ordering::Relaxed);
+        let item = json!({"metadata": {"name": "a", "namespace": "ns"}});
+        let body = match (is_watch, code) {
+            (true, _) => json!({"type": "ERROR", "object": status(410, "Expired")}),
+            (false, 200) => {
+                json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [item]})
+            }
+            (false, code) => status(u16::try_from(code).unwrap(), "Refused"),
+        };
+        let code = if is_watch { 200 } else { u16::try_from(code).unwrap() };
+        if !is_watch && code == 200 {
+            CODE.store(403, Ordering::Relaxed);
+        }
+        let answer = http::Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+        Ok::<_, http::Error>(answer.unwrap())
+    });
+    let (events, mut received) = mpsc::channel(8);
+    let follower = Follower::new(Client::new(service, "ns"), events, CancellationToken::new());
+    let read = |object: Value| object["metadata"]["name"].as_str().map(str::to_owned);
+    let options = WatchOptions::default().allow_unlisted_kind(ListedBefore::default());
+    follower.follow_json(api_resource("example.com", "v1", "Run", "runs"), options, read, Some);
+    assert!(matches!(received.recv().await, Some(Event::Reset(all)) if all == ["a"]));
+    tokio::time::sleep(ABSENT_RETRY * 3).await;
+    assert!(received.try_recv().is_err(), "a refusal takes nothing away");
+    CODE.store(404, Ordering::Relaxed);
+    let gone = tokio::time::timeout(ABSENT_RETRY * 10, received.recv()).await.unwrap();
+    assert!(matches!(gone, Some(Event::Reset(all)) if all.is_empty()));
+}

@@ -51,6 +51,7 @@ fn waiting(name: &str, gang: Gang) -> LiveJob {
         submitter: None,
         preemptable: None,
         never_preempts: false,
+        starts_with: None,
     }
 }
 
@@ -208,6 +209,21 @@ fn what_the_admin_chose_decides_who_is_first() {
     };
     assert!(by(OrderPolicy::Fifo));
     assert!(!by(OrderPolicy::default()));
+}
+
+#[test]
+fn those_that_start_together_are_told_the_start_of_the_last_of_them() {
+    let mut there = member("m", &[6]);
+    there.pods = pods_of("runs", 2, "m-n0");
+    let with = |starts_with: Option<&str>| {
+        let job =
+            |name: &str, pods| LiveJob { starts_with: starts_with.map(Into::into), ..waiting(name, workers(pods)) };
+        let all = starts(&state(vec![there.clone()], vec![running("runs", 2, Some(400)), job("a", 1), job("b", 2)]));
+        ["a", "b"].map(|name| all[name])
+    };
+    let [first, last] = with(None);
+    assert!(first < last, "{first:?} {last:?}");
+    assert_eq!(with(Some("a")), [last, last]);
 }
 
 #[test]

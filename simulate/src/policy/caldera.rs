@@ -176,7 +176,7 @@ impl Caldera {
         let mut released = 0;
         loop {
             let mut clusters = Clusters { site, found: Vec::new() };
-            let release = self.engine.release_next_or_reserve(&mut clusters);
+            let release = self.engine.release_next_in_clusters(&mut clusters);
             let found = clusters.found;
             let Some(release) = release else { return released };
             released += 1;

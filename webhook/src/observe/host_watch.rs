@@ -36,15 +36,18 @@ const POLICIES_IN_PAGE: u32 = 5;
 /// Follows every kind on the host that reviews depend on.
 pub fn watch_host(follower: &Follower<HostEvent>) {
     let all = watcher::Config::default;
-    for kind in WorkloadKind::ALL {
+    let follow = |follower: &Follower<HostEvent>, kind: WorkloadKind, options: WatchOptions| {
         let read = move |object: Value| {
             let (namespace, name) = key_of(&object);
             Some((WorkloadKey { kind, namespace, name }, CachedWorkload::from_object(kind, &object)))
         };
         let event = move |event| HostEvent::Workloads(kind, event);
-        let options = WatchOptions::from(all()).allow_absent_kind(kind.is_optional());
         follower.follow_json(kind.api_resource(), options, read, event);
+    };
+    for kind in WorkloadKind::ALL {
+        follow(follower, kind, WatchOptions::from(all()).allow_absent_kind(kind.is_optional()));
     }
+    follower.follow_declared_kinds(follow);
     let bindings = api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings");
     let read = |object: Value| Some((key_of(&object), CachedBinding::from_object(&object)));
     follower.follow_json(bindings, all(), read, HostEvent::Bindings);

@@ -1,4 +1,5 @@
 //! What the webhook answers with, and the configurations by which its callers find it.
 
 pub mod configurations;
+mod match_conditions;
 pub mod review;

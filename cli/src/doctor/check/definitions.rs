@@ -55,6 +55,15 @@ pub(super) fn check_definitions(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
+/// Jobs of a kind that does not count are queued by nobody.
+pub(super) fn check_told_kinds(facts: &Facts) -> Vec<Finding> {
+    let tell = |(name, why): (&String, &String)| {
+        let finding = CHECK.error(format!("WorkloadKind {name} does not count: {why}"));
+        finding.fixed_by(format!("kubectl edit workloadkind {name}"))
+    };
+    facts.kind_faults.iter().map(tell).collect()
+}
+
 fn compare_definition(wanted: &Value, found: &[Value], of: &str, ours: bool) -> Option<Finding> {
     let name = name_of(wanted);
     let Some(found) = found.iter().find(|crd| name_of(crd) == name) else {

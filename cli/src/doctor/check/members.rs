@@ -1,10 +1,13 @@
 //! Checks the members, and the queues of the host.
 //!
 //! Rule: no member at all, a member without Volcano's kinds or ready pods, a queue that is closed in a member alone,
-//! and maintenance windows that can not be read are errors. A member that is not ready or lacks a queue of the host is
-//! a warning, as are a pause and a closed queue with jobs.
+//! and maintenance windows or autoscaled groups that can not be read are errors. A member that is not ready or lacks a
+//! queue of the host is a warning, as are a pause and a closed queue with jobs.
 
-use caldera_crds::names::{caldera::MAINTENANCE, volcano::DEFAULT_QUEUE};
+use caldera_crds::names::{
+    caldera::{AUTOSCALED_GROUPS, MAINTENANCE},
+    volcano::DEFAULT_QUEUE,
+};
 
 use super::take_visible;
 use crate::doctor::{
@@ -36,10 +39,13 @@ pub(super) fn check_members(facts: &Facts) -> Vec<Finding> {
     }
     let mut silent = Vec::new();
     for member in members {
-        findings.extend(member.unread_maintenance.as_ref().map(|why| {
-            let what =
-                format!("maintenance windows of {} do not count, by annotation {MAINTENANCE}: {why}", member.name);
-            CHECK.error(what).fixed_by(format!("kubectl annotate cluster {} {MAINTENANCE}-", member.name))
+        let unread = [
+            ("maintenance windows", MAINTENANCE, &member.unread_maintenance),
+            ("autoscaled groups", AUTOSCALED_GROUPS, &member.unread_groups),
+        ];
+        findings.extend(unread.into_iter().filter_map(|(what, annotation, why)| {
+            let what = format!("{what} of {} do not count, by annotation {annotation}: {}", member.name, why.as_ref()?);
+            Some(CHECK.error(what).fixed_by(format!("kubectl annotate cluster {} {annotation}-", member.name)))
         }));
         if let Err(why) = &member.ready {
             let what = format!("{} is not ready: {why}", member.name);

@@ -19,6 +19,7 @@ use crate::objects::Visible;
 /// Everything that is wrong, by check, the worst first.
 pub fn find_faults(facts: &Facts) -> Vec<Finding> {
     let mut all = definitions::check_definitions(facts);
+    all.extend(definitions::check_told_kinds(facts));
     all.extend(definitions::check_rights(facts));
     all.extend(karmada::check_karmada_account(facts));
     all.extend(webhooks::check_webhooks(facts));

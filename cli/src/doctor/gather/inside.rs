@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use caldera_crds::{
     karmada::cluster::{Cluster, READY},
-    placement::read_maintenance,
+    placement::{read_autoscaling, read_maintenance},
 };
 use caldera_runtime::{client::WriteCounts, members, watch::api_resource};
 use futures::future::join_all;
@@ -43,7 +43,9 @@ async fn inspect_member(host: &Client, cluster: &Cluster, ahead: i64) -> MemberF
         },
     };
     let unread_maintenance = read_maintenance(cluster).err().map(|error| error.to_string());
-    MemberFacts { name: cluster.metadata.name.clone().unwrap_or_default(), ready, unread_maintenance, inside }
+    let unread_groups = read_autoscaling(cluster).err().map(|error| error.to_string());
+    let name = cluster.metadata.name.clone().unwrap_or_default();
+    MemberFacts { name, ready, unread_maintenance, unread_groups, inside }
 }
 
 fn read_readiness(cluster: &Cluster) -> Visible<()> {

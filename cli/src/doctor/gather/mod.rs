@@ -18,7 +18,11 @@ use caldera_crds::{
     },
     workload::WorkloadKind,
 };
-use caldera_runtime::{lease::parse_record, members::collector::inventory_resource, watch::api_resource};
+use caldera_runtime::{
+    lease::parse_record,
+    members::collector::inventory_resource,
+    watch::{api_resource, list_kind_faults},
+};
 use jiff::Timestamp;
 use kube::{
     Api, Client,
@@ -114,6 +118,7 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
         versions,
         our_clock: ahead,
         definitions,
+        kind_faults: list_kind_faults(),
         rights: rights::review_rights(client, &places.granted).await,
         mutating,
         validating,
@@ -157,7 +162,7 @@ fn creation_time(object: &Value) -> Option<Timestamp> {
 
 async fn list_workloads(client: &Client) -> anyhow::Result<Visible<BTreeSet<WorkloadRef>>> {
     let mut all = BTreeSet::new();
-    for kind in WorkloadKind::ALL {
+    for kind in WorkloadKind::list_all() {
         let listed = match list_objects(client, &kind.api_resource(), None, None).await? {
             Ok(listed) => listed,
             Err(why) => return Ok(Err(why)),

@@ -1,12 +1,14 @@
 //! What can never fit.
 //!
-//! Rule: what does not fit even with all of our pods gone never fits. That is asked of what does not fit now, and of
-//! what quota would be reserved for; it is remembered by class until clusters, or what others use there, change.
+//! Rule: what does not fit even with all of our pods gone, and with all nodes that may come, never fits. That is asked
+//! of what does not fit now, and of what quota would be reserved for; it is remembered by class until clusters, or what
+//! others use there, change.
 
 use std::sync::Arc;
 
 use caldera_core::{
     fleet::takes_jobs,
+    gang::Gang,
     inventory::{Capacity, Source},
     place::{self, Cluster, Peers},
     queue::{Ask, FitClass},
@@ -52,6 +54,13 @@ impl FleetCapacity {
         self.fleet.refresh_clusters_without_queued();
         let emptied: Vec<(&Cluster, &Capacity)> =
             self.fleet.list_capacities_without_queued().map(|(cluster, emptied, _)| (cluster, emptied)).collect();
+        // Which network domain a node will be in that may come is not known.
+        let anywhere = without_topology(question.gang).filter(|_| self.fleet.has_autoscaled_groups());
+        if let Some(gang) = &anywhere
+            && place_together(PlacementQuestion { gang, ..question }, &self.fleet, emptied.clone()).is_ok()
+        {
+            return None;
+        }
         let refusal = (!emptied.is_empty()).then(|| place_together(question, &self.fleet, emptied).err()).flatten()?;
         // It is not about now.
         let never = refusal.to_string().replacen(" fit now in ", " fit in ", 1);
@@ -59,6 +68,19 @@ impl FleetCapacity {
         let lasting = place::describe_lasting_reasons(&request);
         Some(lasting.into_iter().fold(never, |never, reason| format!("{never}; {reason}")).into())
     }
+}
+
+/// The gang with its pods wherever they fit; `None` where they are already.
+fn without_topology(gang: &Gang) -> Option<Gang> {
+    let has_any = gang.topology.is_some() || gang.tasks.iter().any(|task| task.hard_partition_topology().is_some());
+    has_any.then(|| {
+        let mut gang = Gang { topology: None, ..gang.clone() };
+        gang.tasks
+            .iter_mut()
+            .filter_map(|task| task.partition.as_mut())
+            .for_each(|partition| partition.topology = None);
+        gang
+    })
 }
 
 #[cfg(test)]

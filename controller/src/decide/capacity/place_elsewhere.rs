@@ -36,6 +36,12 @@ impl FleetCapacity {
             Ok(decision) => return Ok(count_pods(&decision, question.gang)),
             Err(refusal) => place::append_reasons(refusal.to_string(), &request),
         };
+        let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>| {
+            place::place_binding(&build_placement_request(question, &self.fleet, clusters)).ok()
+        };
+        if let Some(decision) = self.fleet.find_with_upcoming_beside(&own, with_upcoming) {
+            return Ok(count_pods(&decision, question.gang));
+        }
         Err(match self.explain_never_fits(question) {
             Some(never) => Fit::No { never: true, detail: never.to_string() },
             None => Fit::No { never: false, detail },
@@ -47,7 +53,7 @@ fn may_go_to(binding: &place::Binding, cluster: &Cluster) -> bool {
     !cluster.deleting && binding.is_let_into(&cluster.name) && place::may_select(binding, cluster)
 }
 
-fn count_pods(decision: &place::Decision, gang: &Gang) -> PodsByCluster {
+pub(super) fn count_pods(decision: &place::Decision, gang: &Gang) -> PodsByCluster {
     let sum = |pods: Vec<u32>| pods.into_iter().map(u64::from).sum();
     decision.count_pods_by_cluster(gang).into_iter().map(|(cluster, pods)| (cluster, sum(pods))).collect()
 }

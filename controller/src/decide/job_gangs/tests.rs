@@ -9,7 +9,10 @@ use caldera_core::{
     time::SubmitTime,
 };
 
-use super::*;
+use super::{
+    queueing::{MOST_TASKS, decide_queueing},
+    *,
+};
 
 fn cpu(units: i64) -> Resources {
     [("cpu", Quantity::from_units(units))].into_iter().collect()
@@ -40,47 +43,55 @@ fn in_line(name: &str) -> (&str, GangJobState) {
     (name, GangJobState::Pending(job(name, 1, 1)))
 }
 
+fn any_size(_: &QueueName, _: &Resources) -> Option<Reason> {
+    None
+}
+
 fn names(keys: &[Key]) -> Vec<&str> {
     keys.iter().map(|key| &*key.name).collect()
 }
 
 #[test]
 fn none_is_asked_for_before_all_that_are_needed_are_in_line() {
-    let queueing = decide_queueing(Some(&spec(3)), &stand([in_line("a"), in_line("b"), ("c", GangJobState::Gated)]));
+    let queueing =
+        decide_queueing(Some(&spec(3)), &stand([in_line("a"), in_line("b"), ("c", GangJobState::Gated)]), any_size);
     assert_eq!((queueing.together.len(), queueing.alone.len(), queueing.held_back.len()), (0, 0, 2));
     let why = queueing.held_back[0].1.to_string();
     assert_eq!(why, "starts together with other jobs: of 3 that are still needed 2 are in line; not in line: c");
-    let queueing = decide_queueing(Some(&spec(3)), &stand([in_line("a"), in_line("b"), in_line("c")]));
+    let queueing = decide_queueing(Some(&spec(3)), &stand([in_line("a"), in_line("b"), in_line("c")]), any_size);
     assert_eq!(names(&queueing.together), ["a", "b", "c"]);
 }
 
 #[test]
 fn as_many_as_are_missing_are_asked_for_together_and_the_rest_follows() {
-    let queueing = decide_queueing(Some(&spec(2)), &stand([in_line("a"), in_line("b"), in_line("c")]));
+    let queueing = decide_queueing(Some(&spec(2)), &stand([in_line("a"), in_line("b"), in_line("c")]), any_size);
     assert_eq!((names(&queueing.together), names(&queueing.alone)), (vec!["a", "b"], vec![]));
     assert_eq!(queueing.held_back[0].0, key("c"));
     let queueing = decide_queueing(
         Some(&spec(2)),
         &stand([("a", GangJobState::Admitted), ("b", GangJobState::Admitted), in_line("c")]),
+        any_size,
     );
     assert_eq!((names(&queueing.together), names(&queueing.alone)), (vec![], vec!["c"]));
     // One is missing: each of them makes it whole, with a choice of card models if it has one.
-    let queueing = decide_queueing(Some(&spec(2)), &stand([("a", GangJobState::Admitted), in_line("b"), in_line("c")]));
+    let queueing =
+        decide_queueing(Some(&spec(2)), &stand([("a", GangJobState::Admitted), in_line("b"), in_line("c")]), any_size);
     assert_eq!((names(&queueing.alone), queueing.held_back.len()), (vec!["b", "c"], 0));
 }
 
 #[test]
 fn one_that_ended_is_not_missing() {
     let ended = JobGangSpec { ended: ["c".to_owned()].into(), ..spec(3) };
-    let queueing = decide_queueing(Some(&ended), &stand([in_line("a"), in_line("b"), ("c", GangJobState::Gated)]));
+    let queueing =
+        decide_queueing(Some(&ended), &stand([in_line("a"), in_line("b"), ("c", GangJobState::Gated)]), any_size);
     assert_eq!(names(&queueing.together), ["a", "b"]);
 }
 
 #[test]
 fn without_its_hyper_job_nothing_is_asked_for_and_what_it_does_not_name_waits_for_itself() {
-    let queueing = decide_queueing(None, &stand([in_line("a"), in_line("b"), in_line("c")]));
+    let queueing = decide_queueing(None, &stand([in_line("a"), in_line("b"), in_line("c")]), any_size);
     assert_eq!((queueing.held_back.len(), queueing.alone.len()), (3, 0));
-    let queueing = decide_queueing(Some(&spec(3)), &stand([in_line("a"), in_line("b"), in_line("z")]));
+    let queueing = decide_queueing(Some(&spec(3)), &stand([in_line("a"), in_line("b"), in_line("z")]), any_size);
     assert_eq!((names(&queueing.alone), queueing.held_back.len()), (vec!["z"], 2));
 }
 
@@ -89,7 +100,7 @@ fn those_that_start_together_are_in_one_queue() {
     let mut other = job("b", 1, 1);
     other.queue = "other".into();
     let members = stand([in_line("a"), ("b", GangJobState::Pending(other)), ("c", GangJobState::Admitted)]);
-    let queueing = decide_queueing(Some(&spec(3)), &members);
+    let queueing = decide_queueing(Some(&spec(3)), &members, any_size);
     assert_eq!(queueing.held_back.len(), 2);
     assert_eq!(queueing.held_back[0].1, Reason::JobsInSeveralQueues { queues: "other, q".to_owned() });
     assert!(queueing.is_refused, "nobody is given up for it");
@@ -100,7 +111,19 @@ fn queue_with(change: impl FnOnce(&mut Ask)) -> GangQueueing {
     let mut other = job("b", 1, 1);
     change(Arc::make_mut(&mut other.ask));
     let pending = ("b", GangJobState::Pending(other));
-    decide_queueing(Some(&spec(3)), &stand([in_line("a"), pending, ("c", GangJobState::Admitted)]))
+    decide_queueing(Some(&spec(3)), &stand([in_line("a"), pending, ("c", GangJobState::Admitted)]), any_size)
+}
+
+#[test]
+fn a_queue_takes_no_more_of_them_together_than_of_one_job() {
+    let largest = |queue: &QueueName, asked: &Resources| {
+        (queue.as_str() == "q" && !asked.fits_in(&cpu(5))).then(|| Reason::Invalid { problem: asked.to_string() })
+    };
+    let all = [in_line("a"), in_line("b"), in_line("c")];
+    let queueing = decide_queueing(Some(&spec(3)), &stand(all.clone()), largest);
+    assert!(queueing.is_refused && queueing.together.is_empty(), "{queueing:?}");
+    assert_eq!(queueing.held_back[0].1, Reason::Invalid { problem: "cpu 6".to_owned() }, "with all their pods");
+    assert_eq!(decide_queueing(Some(&spec(2)), &stand(all), largest).together.len(), 2);
 }
 
 #[test]
@@ -163,11 +186,45 @@ fn of_a_grant_to_all_each_is_charged_its_own() {
 }
 
 #[test]
-fn a_gang_is_half_while_some_hold_and_a_missing_one_waits() {
+fn a_gang_is_incomplete_while_some_hold_and_a_missing_one_waits() {
     let waits = |third| stand([("a", GangJobState::Admitted), in_line("b"), third]);
-    assert!(is_half(Some(&spec(3)), &waits(("c", GangJobState::Admitted))));
-    assert!(!is_half(Some(&spec(1)), &waits(("c", GangJobState::Gated))), "one is enough");
+    assert!(is_incomplete(Some(&spec(3)), &waits(("c", GangJobState::Admitted))));
+    assert!(!is_incomplete(Some(&spec(1)), &waits(("c", GangJobState::Gated))), "one is enough");
     let held = stand([("a", GangJobState::Admitted), ("b", GangJobState::Admitted), ("c", GangJobState::Gated)]);
-    assert!(!is_half(Some(&spec(3)), &held), "its user holds it back");
-    assert!(!is_half(Some(&spec(3)), &stand([in_line("a"), in_line("b"), in_line("c")])));
+    assert!(!is_incomplete(Some(&spec(3)), &held), "its user holds it back");
+    assert!(!is_incomplete(Some(&spec(3)), &stand([in_line("a"), in_line("b"), in_line("c")])));
+}
+
+/// A gang of three of which one was evicted, and its name.
+fn gang_after_eviction(second: (&str, GangJobState)) -> (JobGangs, GangKey) {
+    let (mut gangs, name) = (JobGangs::default(), GangKey::HyperJob(key("h"), "uid".into()));
+    let members = stand([("a", GangJobState::Admitted), second, ("c", GangJobState::Admitted)]);
+    gangs.gangs.insert(name.clone(), Gang { members, was_evicted: true, ..Gang::default() });
+    (gangs, name)
+}
+
+#[test]
+fn that_one_was_evicted_counts_once_it_is_known_that_the_gang_is_not_whole() {
+    let (mut gangs, name) = gang_after_eviction(("b", GangJobState::Evicted));
+    let now = Timestamp::UNIX_EPOCH;
+    gangs.arrange(&name, None, any_size, now);
+    assert_eq!(gangs.gangs[&name].incomplete_since, None, "its HyperJob is not seen");
+    gangs.arrange(&name, Some(&spec(3)), any_size, now);
+    assert_eq!(gangs.gangs[&name].incomplete_since, Some(Timestamp::MIN));
+    // Of one that is whole again nothing is left of that.
+    let (mut gangs, name) = gang_after_eviction(("b", GangJobState::Admitted));
+    gangs.arrange(&name, Some(&spec(3)), any_size, now);
+    assert!(!gangs.gangs[&name].was_evicted && gangs.gangs[&name].incomplete_since.is_none());
+}
+
+#[test]
+fn a_gang_of_which_one_could_not_be_given_up_is_due_again_when_it_is_said() {
+    let (mut gangs, name) = gang_after_eviction(("b", GangJobState::Evicted));
+    let (now, timeout) = (Timestamp::UNIX_EPOCH, SignedDuration::from_secs(300));
+    gangs.arrange(&name, Some(&spec(3)), any_size, now);
+    let taken = gangs.take_incomplete_gangs(now, now);
+    assert_eq!((taken[0].holding.len(), taken[0].missing.len(), &taken[0].gang), (2, 1, &name));
+    assert_eq!(gangs.next_due(timeout), Some(add_wait(now, timeout)), "as long again");
+    gangs.set_incomplete_since(&name, now - timeout);
+    assert_eq!(gangs.next_due(timeout), Some(now));
 }

@@ -3,8 +3,10 @@
 //! Rule: [`job_gangs`](super::super::job_gangs) says who is in line; this carries it to the engine and to the phases.
 
 use caldera_core::{
+    gang::QueueName,
     queue::{JobId, Release},
     reason::Reason,
+    resources::Resources,
 };
 use jiff::Timestamp;
 
@@ -32,9 +34,8 @@ impl Jobs {
         let state = match state {
             BindingState::Pending(job) => GangJobState::Pending(job.clone()),
             BindingState::BackingOff(..)
-            | BindingState::Blocked(Reason::Requeued { .. } | Reason::Evicted { .. } | Reason::NotReleased { .. }) => {
-                GangJobState::Requeued
-            }
+            | BindingState::Blocked(Reason::Requeued { .. } | Reason::NotReleased { .. }) => GangJobState::Requeued,
+            BindingState::Blocked(Reason::Evicted { .. }) => GangJobState::Evicted,
             BindingState::Holding { .. } => GangJobState::Admitted,
             BindingState::Blocked(_) | BindingState::OutOfScope => GangJobState::Gated,
         };
@@ -43,8 +44,15 @@ impl Jobs {
     }
 
     /// Puts the jobs of a gang in line, by what jobs there should be: the bindings whose phases are others now.
-    pub(crate) fn arrange_gang(&mut self, gang: &GangKey, spec: Option<&JobGangSpec>, now: Timestamp) -> Vec<Key> {
-        let LineUpdate { enqueued, removed, phases } = self.gangs.arrange(gang, spec, now);
+    pub(crate) fn arrange_gang(
+        &mut self,
+        objects: &Objects,
+        gang: &GangKey,
+        spec: Option<&JobGangSpec>,
+        now: Timestamp,
+    ) -> Vec<Key> {
+        let check_size = |queue: &QueueName, asked: &Resources| objects.check_job_size(queue, || asked.clone());
+        let LineUpdate { enqueued, removed, phases } = self.gangs.arrange(gang, spec, check_size, now);
         for id in removed {
             self.changed |= self.engine.is_pending(id.as_str());
             self.engine.remove_job(id.as_str());

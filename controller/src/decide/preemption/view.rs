@@ -145,11 +145,16 @@ impl PreemptablePriorities {
     }
 }
 
-fn list_bindings<'a>(objects: &'a Objects, jobs: &'a Jobs) -> impl Iterator<Item = (&'a Binding, &'a JobState)> {
+/// Bindings that are known, each with its state.
+pub(crate) fn list_bindings<'a>(
+    objects: &'a Objects,
+    jobs: &'a Jobs,
+) -> impl Iterator<Item = (&'a Binding, &'a JobState)> {
     jobs.states.iter().filter_map(move |(key, state)| Some((&**objects.bindings.get(key)?, &**state)))
 }
 
-fn describe_quota_holder(
+/// What a binding holds, if it holds quota.
+pub(crate) fn describe_quota_holder(
     objects: &Objects,
     jobs: &Jobs,
     capacity: &FleetCapacity,

@@ -4,7 +4,7 @@
 //! pods are packed by: milli cores, and units of all else, rounded down for each node.
 
 use super::{super::ReducedNodes, Capacity};
-use crate::{quantity::Quantity, resources::ResourceName};
+use crate::{gang::Taint, quantity::Quantity, resources::ResourceName};
 
 /// Sums and bounds of a capacity.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct Profile {
     nodes: Vec<u32>,
     /// The domains' tiers, which grow with the rows.
     tiers: Vec<u32>,
+    /// Some node has a `PreferNoSchedule` taint.
+    avoided: bool,
 }
 
 /// The cluster's row.
@@ -62,7 +64,8 @@ impl Profile {
         let (width, rows) = (resources.len(), capacity.domains.len() + 1);
         let tiers = capacity.domains.iter().map(|(_, domain)| domain.tier).collect();
         let (free, largest) = (vec![0; rows * width], vec![0; rows * width]);
-        let mut profile = Self { shapes: Vec::new(), free, largest, nodes: vec![0; rows], tiers, resources };
+        let avoided = capacity.shapes.iter().flat_map(|shape| &*shape.taints).any(Taint::discourages);
+        let mut profile = Self { shapes: Vec::new(), free, largest, nodes: vec![0; rows], tiers, resources, avoided };
         for (at, shape) in capacity.shapes.iter().enumerate() {
             let each = &shapes[at * width..(at + 1) * width];
             profile.add_nodes(CLUSTER_ROW, each, u32::try_from(shape.nodes.len()).unwrap_or(u32::MAX));
@@ -78,6 +81,11 @@ impl Profile {
             }
         }
         profile
+    }
+
+    /// Whether pods should go elsewhere than to some of its nodes, if they can.
+    pub(crate) const fn has_avoided_nodes(&self) -> bool {
+        self.avoided
     }
 
     fn add_nodes(&mut self, row: usize, each: &[i64], nodes: u32) {

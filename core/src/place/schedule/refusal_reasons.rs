@@ -19,11 +19,9 @@ pub fn append_reasons(refusal: String, request: &Request<'_>) -> String {
 /// Which maintenance windows are in the way, of the clusters that it might go to; `None` if there are none.
 #[must_use]
 pub fn describe_maintenance(request: &Request<'_>) -> Option<String> {
-    let run = request.run_of_pods()?;
+    let filter = request.build_filter(request.binding);
     let selected = request.clusters.iter().filter(|(cluster, _)| may_select(request.binding, cluster));
-    let told = |(cluster, _): &(&Cluster, &Capacity)| {
-        Some(cluster.maintenance.find_conflict(run)?.describe_conflict(&cluster.name, run))
-    };
+    let told = |(cluster, _): &(&Cluster, &Capacity)| filter.describe_window(cluster);
     let mut all: Vec<String> = selected.filter_map(told).collect();
     let more = all.len().saturating_sub(MOST_NAMED_CLUSTERS);
     all.truncate(MOST_NAMED_CLUSTERS);

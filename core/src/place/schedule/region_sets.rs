@@ -88,7 +88,7 @@ fn rank_regions(request: &Request<'_>, binding: &Binding, fitting: &[FittingClus
         region.clusters.push(at);
         region.held |= one.stays_placed(binding);
         let share = previous.and_then(|plan| plan.clusters.get(one.cluster.name.as_str()));
-        let free = most_of_each_task(gang, one.capacity);
+        let free = most_of_each_task(gang, &one.capacity);
         for ((task, most), free) in gang.tasks.iter().zip(&mut region.most).zip(free) {
             let held = share.and_then(|share| share.tasks.get(&task.name)).map_or(0, |part| part.replicas);
             *most = most.saturating_add(free).saturating_add(u64::from(held));

@@ -13,7 +13,7 @@ use crate::{
         pending::line::ShapeId,
         quota::{
             admission::{FitClass, JobShape},
-            amounts::{Dense, Dim},
+            amounts::{Dim, DimAmounts},
             slot::QueueIndex,
         },
         reservation::ReservationId,
@@ -47,7 +47,7 @@ impl FreeNeeded {
         self.0.iter().map(|(dim, ..)| *dim)
     }
 
-    fn could_fit(&self, free: &Dense, largest: &Dense) -> bool {
+    fn could_fit(&self, free: &DimAmounts, largest: &DimAmounts) -> bool {
         self.0.iter().all(|(dim, all, pod)| *all <= free.get(*dim) && *pod <= largest.get(*dim))
     }
 }
@@ -101,12 +101,12 @@ impl Engine {
     }
 
     /// Of these, what anybody names.
-    fn list_asked_amounts(&self, amounts: &Resources) -> Dense {
-        let mut dense = Dense::default();
+    fn list_asked_amounts(&self, amounts: &Resources) -> DimAmounts {
+        let mut asked = DimAmounts::default();
         for (name, amount) in amounts.iter() {
-            self.dims.find_dim(name).into_iter().for_each(|dim| dense.set(dim, amount.as_nano()));
+            self.dims.find_dim(name).into_iter().for_each(|dim| asked.set(dim, amount.as_nano()));
         }
-        dense
+        asked
     }
 
     /// The answer that a shape already has: a class that fits nowhere without what some reservations keep does not

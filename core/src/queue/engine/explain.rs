@@ -20,14 +20,14 @@ use crate::{
     resources::Resources,
 };
 
-/// Questions. They answer for the state after the last [`Engine::release_next`] or [`Engine::resolve_quota`].
+/// Questions. They answer for the state after the last [`Engine::release_next_by_fit`] or [`Engine::resolve_quota`].
 impl Engine {
     /// What a queue holds.
     #[must_use]
     pub fn usage_of(&self, queue: &QueueName) -> QueueUsage {
         let Some(node) = self.index.get(queue) else { return QueueUsage::default() };
         let slot = &self.slots[node.index()];
-        let tenant = |(dim, count): (&Dim, &i128)| Some((self.dims.tenant(*dim)?.clone(), to_count(*count)));
+        let tenant = |(dim, count)| Some((self.dims.tenant(dim)?.clone(), to_count(count)));
         QueueUsage {
             used: slot.used.resources(&self.dims),
             waiting: self.lines[node.index()].len(),
@@ -204,6 +204,12 @@ impl Engine {
     #[cfg(test)]
     pub(crate) fn size(&self) -> usize {
         self.slots.len() + self.shapes.len() + self.dims.size() + self.reservations.count_updates()
+    }
+
+    /// The same of amounts of queues.
+    #[cfg(test)]
+    pub(crate) fn count_amounts(&self) -> usize {
+        self.slots.iter().map(crate::queue::quota::slot::Slot::count_amounts).sum()
     }
 
     /// True while a job is pending.

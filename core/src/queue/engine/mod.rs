@@ -1,11 +1,12 @@
 //! The queue engine: which jobs are pending, which hold quota, and which one is released next.
 //!
 //! Events go in ([`Engine::enqueue_job`], [`Engine::charge_job`], [`Engine::remove_job`], queues, the fleet), and
-//! [`Engine::release_next`] answers with one release at a time, so that the order is made anew after each. A shape of
-//! job that does not fit is inadmissible and remembers what it lacks; when that comes free, `requeue` finds the shapes
-//! that have enough. The decisions are those of considering every job again after every event: the tests hold the
-//! engine against that model.
+//! [`Engine::release_next_in_clusters`] answers with one release at a time, so that the order is made anew after each.
+//! A shape of job that does not fit is inadmissible and remembers what it lacks; when that comes free, `requeue` finds
+//! the shapes that have enough. The decisions are those of considering every job again after every event: the tests
+//! hold the engine against that model.
 
+mod admission_again;
 mod aging;
 mod capacity;
 mod choices;
@@ -45,7 +46,7 @@ use crate::{
         },
         quota::{
             admission::{self, Ask, FitClass, JobShape},
-            amounts::{Dense, Dims, Sparse},
+            amounts::{DimAmounts, Dims, Sparse},
             history::Decay,
             running::Counted,
             slot::{self, QueueIndex, Slot},
@@ -244,7 +245,7 @@ impl Engine {
     pub fn remove_queue(&mut self, name: &QueueName) {
         if let Some(node) = self.index.get(name) {
             let slot = &mut self.slots[node.index()];
-            slot.mean_used = Dense::default();
+            slot.mean_used = DimAmounts::default();
             let was = slot.spec.take().is_some();
             (self.is_quota_outdated, self.is_tree_outdated) =
                 (self.is_quota_outdated | was, self.is_tree_outdated | was);
@@ -364,13 +365,14 @@ impl Engine {
     /// The next job that may start, if any: the first in order whose minimum stays within every ceiling on the way up
     /// and for which `fit` says yes. `fit` is asked at most once for each class and what is kept from it until
     /// [`Engine::requeue_after_capacity_change`] after it said no, while somebody of it waits, and again for each job
-    /// of a class while it says yes.
-    pub fn release_next(&mut self, fit: impl FnMut(&JobId, &Ask) -> Fit) -> Option<Release> {
-        self.release_next_or_reserve(&mut FitFunction(fit))
+    /// of a class while it says yes. No cluster is kept for anybody.
+    pub fn release_next_by_fit(&mut self, fit: impl FnMut(&JobId, &Ask) -> Fit) -> Option<Release> {
+        self.release_next_in_clusters(&mut FitFunction(fit))
     }
 
-    /// The same, where clusters can be reserved for a job that lacks capacity.
-    pub fn release_next_or_reserve(&mut self, capacity: &mut impl ClusterCapacity) -> Option<Release> {
+    /// The same, where clusters can be kept for a job that lacks capacity. Nothing more is asked once they are
+    /// [exhausted](ClusterCapacity::is_exhausted): it goes on where it stopped when this is called next.
+    pub fn release_next_in_clusters(&mut self, capacity: &mut impl ClusterCapacity) -> Option<Release> {
         // Reservations that are worked out anew come before whoever would pass meanwhile.
         let is_tree_outdated = self.is_tree_outdated;
         self.resolve_quota();
@@ -388,7 +390,7 @@ impl Engine {
             if let Some(release) = self.release_first_admissible(capacity) {
                 return Some(release);
             }
-            if !self.update_reservations(capacity) {
+            if capacity.is_exhausted() || !self.update_reservations(capacity) {
                 return None;
             }
         }
@@ -396,7 +398,7 @@ impl Engine {
     }
 
     fn release_first_admissible(&mut self, capacity: &mut impl ClusterCapacity) -> Option<Release> {
-        loop {
+        while !capacity.is_exhausted() {
             self.requeue_eligible();
             let node = self.find_first_queue()?;
             let (key, id) = self.find_next_candidate(node)?;
@@ -405,6 +407,7 @@ impl Engine {
                 Err(lack) => self.mark_inadmissible(node, id, lack, capacity),
             }
         }
+        None
     }
 
     /// What a job lacks; else the reservations that it leaves free.
@@ -455,7 +458,7 @@ impl Engine {
         Err(if refusals.is_final() { Inadmissible::Never } else { Inadmissible::Capacity })
     }
 
-    /// Works out the tree anew if queues or the fleet changed; [`Engine::release_next`] does so first.
+    /// Works out the tree anew if queues or the fleet changed; [`Engine::release_next_by_fit`] does so first.
     pub fn resolve_quota(&mut self) {
         self.drop_unused_names();
         if !std::mem::take(&mut self.is_quota_outdated) {

@@ -13,7 +13,7 @@ use crate::{
         },
         quota::tenant_share::TenantShare,
         quota::{
-            amounts::{Dense, Dim},
+            amounts::{Dim, DimAmounts},
             history::Decay,
             slot::{QueueIndex, Slot},
         },
@@ -60,9 +60,9 @@ impl Engine {
     /// What a queue used lately, as it was told when this was last asked of another engine.
     pub fn set_mean_used(&mut self, queue: &QueueName, mean: &Resources) {
         let node = self.intern_queue(queue);
-        let mut dense = Dense::default();
-        dense.add(&self.dims.intern_amounts(mean));
-        self.slots[node.index()].mean_used = dense;
+        let mut amounts = DimAmounts::default();
+        amounts.add(&self.dims.intern_amounts(mean));
+        self.slots[node.index()].mean_used = amounts;
         self.queue_order.mark_touched(node, Touch::Share);
     }
 
@@ -71,9 +71,7 @@ impl Engine {
     pub fn mean_used(&self) -> BTreeMap<QueueName, Resources> {
         let counts = self.policy == OrderPolicy::FairHistory;
         let slots = self.slots.iter().filter(|slot| counts && slot.spec.is_some());
-        let shown = |dim: Dim, mean: i128| {
-            (self.dims.resource_of(dim).clone(), self.dims.resource_of(dim).quantity_from_nano(round_to_digits(mean)))
-        };
+        let shown = |dim: Dim, mean: i128| self.dims.name_amount(dim, round_to_digits(mean));
         let mean = |slot: &Slot| {
             slot.deserved.iter().map(|(dim, _)| shown(*dim, slot.mean_used.get(*dim))).collect::<Resources>()
         };

@@ -25,7 +25,7 @@ pub struct Entitlement {
     pub borrowed: Resources,
 }
 
-/// Questions about a queue's amounts. They answer for the state after the last [`Engine::release_next`] or
+/// Questions about a queue's amounts. They answer for the state after the last [`Engine::release_next_by_fit`] or
 /// [`Engine::resolve_quota`].
 impl Engine {
     /// What a queue is entitled to, and what it has.
@@ -33,15 +33,14 @@ impl Engine {
     pub fn entitlement_of(&self, queue: &QueueName) -> Entitlement {
         let Some(node) = self.index.get(queue) else { return Entitlement::default() };
         let slot = &self.slots[node.index()];
-        let shown =
-            |dim, amount| (self.dims.resource_of(dim).clone(), self.dims.resource_of(dim).quantity_from_nano(amount));
+        let shown = |dim, amount| self.dims.name_amount(dim, amount);
         let deserved = || slot.deserved.iter().copied();
         let over = deserved().map(|(dim, amount)| shown(dim, (slot.used.get(dim) - amount).max(0))).collect();
         let used = slot.used.resources(&self.dims);
         Entitlement {
             guarantee: slot.guarantee.resources(&self.dims),
             deserved: deserved().map(|(dim, amount)| shown(dim, amount)).collect(),
-            real: self.dims.list_dims().filter_map(|dim| Some(shown(dim, slot.real.get(dim)?))).collect(),
+            real: slot.real.iter().map(|(dim, amount)| shown(dim, amount)).collect(),
             borrowed: if slot.deserved.is_empty() { used.clone() } else { over },
             used,
         }

@@ -40,31 +40,46 @@ pub(crate) struct Eligible {
 /// A resource at a ceiling, and the queue whose jobs lack it.
 type Ceiling = (QueueIndex, QueueIndex, Dim);
 
-/// The shapes that lack quota, by how much must be free at the ceiling that they would break.
+/// Shapes by the ceiling that they would break, and by how much must be free there.
+type ByCeiling = BTreeMap<Ceiling, BTreeSet<(i128, ShapeId)>>;
+
+/// The shapes that lack quota.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ShortOfQuota(BTreeMap<Ceiling, BTreeSet<(i128, ShapeId)>>);
+pub(crate) struct ShortOfQuota {
+    /// Those that may have enough when quota comes free.
+    waiting: ByCeiling,
+    /// Those that need more than the whole ceiling: nothing that comes free helps them, and they are looked at once
+    /// ceilings change. Tenants make up names of resources, of which every ceiling is nothing.
+    beyond: ByCeiling,
+}
 
 impl ShortOfQuota {
-    fn insert(&mut self, queue: QueueIndex, shape: ShapeId, cause: Inadmissible) {
+    fn insert(&mut self, slots: &[Slot], queue: QueueIndex, shape: ShapeId, cause: Inadmissible) {
         if let Some((at, dim, needed)) = cause.needed_quota() {
-            self.0.entry((at, queue, dim)).or_default().insert((needed, shape));
+            let ceiling = admission::find_ceiling(&slots[at.index()], dim);
+            let is_beyond = ceiling.is_some_and(|ceiling| needed > ceiling);
+            let shapes = if is_beyond { &mut self.beyond } else { &mut self.waiting };
+            shapes.entry((at, queue, dim)).or_default().insert((needed, shape));
         }
     }
 
     fn remove(&mut self, queue: QueueIndex, shape: ShapeId, cause: Inadmissible) {
         let Some((at, dim, needed)) = cause.needed_quota() else { return };
-        if let Some(by_need) = self.0.get_mut(&(at, queue, dim)) {
-            by_need.remove(&(needed, shape));
-            if by_need.is_empty() {
-                self.0.remove(&(at, queue, dim));
+        for shapes in [&mut self.waiting, &mut self.beyond] {
+            if let Some(by_need) = shapes.get_mut(&(at, queue, dim))
+                && by_need.remove(&(needed, shape))
+                && by_need.is_empty()
+            {
+                shapes.remove(&(at, queue, dim));
             }
         }
     }
 
     /// Every shape, with its queue and the ceiling.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (QueueIndex, ShapeId, (QueueIndex, Dim))> {
-        self.0
+        self.waiting
             .iter()
+            .chain(&self.beyond)
             .flat_map(|((at, queue, dim), by_need)| by_need.iter().map(|(_, shape)| (*queue, *shape, (*at, *dim))))
     }
 
@@ -75,7 +90,7 @@ impl ShortOfQuota {
         at: QueueIndex,
         queues: RangeInclusive<QueueIndex>,
     ) -> impl Iterator<Item = QueueIndex> {
-        let short = self.0.range((at, *queues.start(), Dim::FIRST)..=(at, *queues.end(), Dim::LAST));
+        let short = self.waiting.range((at, *queues.start(), Dim::FIRST)..=(at, *queues.end(), Dim::LAST));
         let enough = short.filter(move |((_, _, dim), by_need)| {
             let free = admission::free_quota(&slots[at.index()], *dim);
             by_need.first().is_some_and(|(least, _)| free.is_none_or(|free| *least <= free))
@@ -88,7 +103,7 @@ impl Engine {
     /// A shape becomes inadmissible.
     pub(crate) fn set_inadmissible(&mut self, node: QueueIndex, shape: ShapeId, cause: Inadmissible) {
         self.lines[node.index()].mark_inadmissible(shape, cause);
-        self.short_of_quota.insert(node, shape, cause);
+        self.short_of_quota.insert(&self.slots, node, shape, cause);
     }
 
     /// It is inadmissible no more; what it lacked, if it was.
@@ -170,8 +185,12 @@ impl Engine {
     /// requeued.
     pub(crate) fn schedule_full_search(&mut self) {
         for (node, shape, (at, _)) in self.short_of_quota.iter().collect::<Vec<_>>() {
+            let cause = self.lines[node.index()].inadmissible_cause(shape);
             if !self.slots[node.index()].path.contains(&at) {
                 self.requeue_shape(node, shape);
+            } else if let Some(cause) = cause {
+                self.short_of_quota.remove(node, shape, cause);
+                self.short_of_quota.insert(&self.slots, node, shape, cause);
             }
         }
         self.freed.clear();

@@ -62,7 +62,7 @@ impl Engine {
     }
 
     /// Forgets the resources and namespaces that no queue, cluster or job has any more, if many new ones came. Nothing
-    /// else changes.
+    /// else changes: what queues may have is of names that queues and clusters have.
     pub(crate) fn drop_unused_names(&mut self) {
         if !self.dims.have_doubled() {
             return;
@@ -71,7 +71,7 @@ impl Engine {
         let fleet = self.fleet.whole.iter().chain([&self.fleet.ready]).flat_map(Resources::iter).map(|(name, _)| name);
         let specs = self.slots.iter().filter_map(|slot| slot.spec.as_ref()).flat_map(QueueSpec::list_resources);
         used.extend(fleet.chain(specs).filter_map(|name| self.dims.find_dim(name)));
-        used.extend(self.slots.iter().flat_map(|slot| slot.mean_used.list_dims(&self.dims)));
+        used.extend(self.slots.iter().flat_map(|slot| slot.mean_used.iter()).map(|(dim, _)| dim));
         used.extend(self.shapes.iter().filter(|shape| shape.users > 0).flat_map(JobShape::list_dims));
         used.extend(self.refusals.values().flat_map(|refusal| refusal.needs.list_dims()));
         for state in self.jobs.values() {
@@ -79,8 +79,7 @@ impl Engine {
                 used.extend(charge.iter().map(|(dim, _)| *dim));
             }
         }
-        let forgotten = self.dims.retain(&used);
-        self.slots.iter_mut().for_each(|slot| slot.unlist(&forgotten));
+        self.dims.retain(&used);
     }
 
     pub(crate) fn shape(&self, id: ShapeId) -> &JobShape {

@@ -11,7 +11,7 @@ use std::{cmp::Reverse, fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    queue::quota::amounts::{Dense, Dim},
+    queue::quota::amounts::{Dim, DimAmounts},
     time::SubmitTime,
 };
 
@@ -146,7 +146,7 @@ impl DominantShare {
 
     /// `max over the resources that are deserved of used / deserved`; 1 where nothing is. Zero of a resource deserves
     /// none of it (`ResourceNames`, `IsEmpty` of `resource_info.go`).
-    pub(crate) fn of_usage(used: &Dense, deserved: &[(Dim, i128)]) -> Self {
+    pub(crate) fn of_usage(used: &DimAmounts, deserved: &[(Dim, i128)]) -> Self {
         let of_one = |(dim, deserved): &(Dim, i128)| match used.get(*dim) {
             ..=0 => 0,
             used => u64::try_from(used.saturating_mul(i128::from(Self::WHOLE_SHARE)) / deserved).unwrap_or(u64::MAX),
@@ -243,7 +243,7 @@ mod tests {
             let deserved: Vec<_> = (names.iter().zip(of(deserved)))
                 .map(|(name, amount)| (dims.intern_resource(name), amount.as_nano()))
                 .collect();
-            let mut amounts = Dense::default();
+            let mut amounts = DimAmounts::default();
             amounts.add(&dims.intern_amounts(&names.iter().cloned().zip(of(used)).collect::<Resources>()));
             let want = DominantShare { billionths: hundredths * 10_000_000, best_effort };
             assert_eq!(DominantShare::of_usage(&amounts, &deserved), want, "{deserved:?} {used:?}");
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn whoever_deserves_nothing_goes_after_whoever_has_all_it_deserves() {
         let whole = DominantShare { billionths: DominantShare::WHOLE_SHARE, best_effort: false };
-        let nothing = DominantShare::of_usage(&Dense::default(), &[]);
+        let nothing = DominantShare::of_usage(&DimAmounts::default(), &[]);
         assert!(
             whole < nothing
                 && nothing < DominantShare { billionths: DominantShare::WHOLE_SHARE + 1, best_effort: false }

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
     use crate::{
         quantity::Quantity,
-        queue::quota::amounts::{Dense, Dims},
+        queue::quota::amounts::{DimAmounts, Dims},
         resources::Resources,
     };
 
@@ -262,7 +262,7 @@ mod tests {
     fn share(percent: i64) -> DominantShare {
         let mut dims = Dims::default();
         let amount = |units| -> Resources { [("cpu", Quantity::from_units(units))].into_iter().collect() };
-        let mut used = Dense::default();
+        let mut used = DimAmounts::default();
         used.add(&dims.intern_amounts(&amount(percent)));
         DominantShare::of_usage(
             &used,

@@ -34,7 +34,7 @@ use crate::{
             EvictionReason, Exemption, NotEntitled, PreemptionInput, Preemptor, RuleScope, RunningJob,
             within_deserved::{AccountIndex, ChargeParts, Cover, Coverage, QueueAccounts, QueueAttributes},
         },
-        quota::amounts::{Dense, Dim, Sparse},
+        quota::amounts::{Dim, DimAmounts, Sparse},
     },
 };
 
@@ -93,7 +93,7 @@ impl<'a> Eligibility<'a> {
     }
 
     /// What a part of a job holds: of surplus, the first `steps` steps.
-    pub(crate) fn amount_of(&self, job: usize, part: JobPart, steps: u32) -> Dense {
+    pub(crate) fn amount_of(&self, job: usize, part: JobPart, steps: u32) -> DimAmounts {
         let parts = &self.parts[job];
         match part {
             JobPart::Surplus => parts.first_steps(steps),

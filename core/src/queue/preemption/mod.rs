@@ -38,12 +38,13 @@ use std::{
     sync::Arc,
 };
 
+pub(crate) use self::victim_order::compute_lost_work;
 pub use self::{
     attempts::{AttemptSchedule, ClosedAttempt, HEADS_PER_QUEUE, Pace, PendingPreemptor},
     budget::{EvictionBudget, EvictionHistory, EvictionRate, FailedAttempts, HoldWindow, PreemptionBounds},
     policy::{JobSelector, PreemptionPolicy, PreemptionRule, RuleScope, UnmarkedJobs},
     reasons::{AttemptRefusal, EvictionReason, Exemption, NoEvictions, NotEntitled},
-    record::EvictionRecord,
+    record::{EvictionRecord, LastMove},
     surplus::{ElasticGang, PlacedTask, RemovedSurplus},
 };
 

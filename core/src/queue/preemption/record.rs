@@ -35,6 +35,20 @@ pub struct EvictionRecord {
     /// Clusters where it did not start: others come first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub avoid: Vec<String>,
+    /// When it last left a hot cluster, where this record is not of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<LastMove>,
+}
+
+/// A move off a hot cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastMove {
+    /// When.
+    pub at: i64,
+    /// Clusters that were not cold then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub avoid: Vec<String>,
 }
 
 impl EvictionRecord {

@@ -13,13 +13,13 @@ use crate::{
     gang::QueueName,
     queue::{
         preemption::{
-            Exemption, PreemptionInput, RunningJob,
+            Exemption, RunningJob,
             eligibility::{Eligibility, EvictionRight, JobPart},
             within_deserved::AccountIndex,
         },
-        quota::amounts::{Dense, Dim},
+        quota::amounts::{Dim, DimAmounts},
     },
-    resources::ResourceName,
+    resources::{ResourceName, Resources},
 };
 
 /// Billionths, for shares.
@@ -40,7 +40,7 @@ pub(crate) struct VictimOrder<'a> {
     /// Reclaimed and preempted surplus, then the same of whole jobs.
     stages: VecDeque<EvictionStage>,
     /// By queue, what was taken so far.
-    taken: Vec<Dense>,
+    taken: Vec<DimAmounts>,
     /// By job, steps of surplus that were taken.
     shrunk: Vec<u32>,
     /// Jobs that are left alone.
@@ -83,7 +83,7 @@ impl<'a> VictimOrder<'a> {
         let mut line = Self {
             eligibility,
             stages: VecDeque::new(),
-            taken: vec![Dense::default(); eligibility.accounts.nodes.len()],
+            taken: vec![DimAmounts::default(); eligibility.accounts.nodes.len()],
             shrunk: vec![0; jobs],
             exempt: BTreeMap::new(),
         };
@@ -158,9 +158,9 @@ impl<'a> VictimOrder<'a> {
         let (amount, dims) =
             (self.eligibility.amount_of(step.job, step.part, step.steps), &self.eligibility.accounts.dims);
         let lost = compute_lost_work(
-            self.eligibility.input,
+            (self.eligibility.input.fleet, self.eligibility.input.now),
             candidate,
-            dims.list_dims().map(|dim| (dims.resource_of(dim), amount.get(dim))),
+            amount.iter().map(|(dim, amount)| (dims.resource_of(dim), amount)),
         );
         (candidate.priority, lost, Reverse(candidate.start_order()))
     }
@@ -198,13 +198,10 @@ impl<'a> VictimOrder<'a> {
     }
 
     fn record_taken(&mut self, EvictionCandidate { job, part, steps, .. }: EvictionCandidate) {
-        let mut amount = self.eligibility.amount_of(job, part, steps);
         let before = self.eligibility.parts[job].first_steps(self.shrunk[job]);
-        for dim in self.eligibility.accounts.dims.list_dims() {
-            amount.add_times(&[(dim, before.get(dim))], -1);
-        }
+        let amount = self.eligibility.amount_of(job, part, steps).zip(&before, |after, before| after - before);
         let path = self.eligibility.accounts.path_of(&self.eligibility.input.running[job].queue);
-        path.iter().for_each(|spot| self.taken[*spot].add_dense(&amount));
+        path.iter().for_each(|spot| self.taken[*spot].add_all(&amount));
         self.shrunk[job] = steps;
         self.refresh_queues(Some(job));
     }
@@ -253,12 +250,12 @@ impl Borrowers {
 
 /// What it costs: the part of the fleet it held, resource by resource, times how long it ran.
 pub(crate) fn compute_lost_work<'a>(
-    input: &PreemptionInput<'_>,
+    (fleet, now): (&Resources, i64),
     candidate: &RunningJob,
     amount: impl Iterator<Item = (&'a ResourceName, i128)>,
 ) -> i128 {
-    let ran = i128::from(candidate.started.map_or(0, |started| input.now.saturating_sub(started).max(0)));
-    let share = |(name, amount): (&ResourceName, i128)| match input.fleet.get(name.as_str()).as_nano() {
+    let ran = i128::from(candidate.started.map_or(0, |started| now.saturating_sub(started).max(0)));
+    let share = |(name, amount): (&ResourceName, i128)| match fleet.get(name.as_str()).as_nano() {
         ..=0 => WHOLE_SHARE,
         fleet => amount.max(0).saturating_mul(WHOLE_SHARE) / fleet,
     };

@@ -179,7 +179,7 @@ impl<F: FnMut(&[&Victim]) -> bool> VictimSearch<'_, F> {
             id: candidate.id.clone(),
             queue: candidate.queue.clone(),
             lost_work: compute_lost_work(
-                self.eligibility.input,
+                (self.eligibility.input.fleet, self.eligibility.input.now),
                 candidate,
                 frees.iter().map(|(name, amount)| (name, amount.as_nano())),
             ),

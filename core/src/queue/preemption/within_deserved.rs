@@ -9,13 +9,13 @@
 //! others may go at once without breaking a guarantee. Volcano's `preemptiveFn` of `plugins/capacity` decides for the
 //! queue as a whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     gang::QueueName,
     queue::{
         preemption::{PreemptionInput, Preemptor, QueueAccount, RunningJob},
-        quota::amounts::{Ceilings, Dense, Dim, Dims, Sparse},
+        quota::amounts::{Ceilings, Dim, DimAmounts, Dims, Sparse},
     },
     resources::Resources,
 };
@@ -33,7 +33,7 @@ pub(crate) struct QueueAttributes {
     pub(crate) deserved: Ceilings,
     /// Volcano: what is guaranteed is deserved (`capacity.go:1150-1155`), and a parent has at least its children's sum.
     guarantee: Ceilings,
-    pub(crate) used: Dense,
+    pub(crate) used: DimAmounts,
     pub(crate) reclaimable: bool,
     pub(crate) priority: i32,
 }
@@ -96,11 +96,13 @@ impl QueueAccounts {
     /// A queue guarantees at least what its children do together, deserves at least what it guarantees, and where it
     /// states nothing of a resource, what its children deserve together.
     fn sum_upwards(&mut self) {
-        let nothing = || vec![Dense::default(); self.nodes.len()];
+        let nothing = || vec![DimAmounts::default(); self.nodes.len()];
         let (mut guarantees, mut deserts) = (nothing(), nothing());
+        let stated = self.nodes.iter().flat_map(|node| node.deserved.iter().chain(node.guarantee.iter()));
+        let stated: BTreeSet<Dim> = stated.map(|(dim, _)| dim).collect();
         for spot in self.deepest_first() {
             let parent = self.nodes[spot].path.get(1).copied();
-            for dim in self.dims.list_dims() {
+            for dim in stated.iter().copied() {
                 let node = &mut self.nodes[spot];
                 let below = guarantees[spot].get(dim);
                 let guarantee = node.guarantee.get(dim).unwrap_or(0).max(below);
@@ -153,8 +155,8 @@ fn stated_guarantee(account: &QueueAccount, dims: &mut Dims) -> Ceilings {
     guaranteed
 }
 
-fn stated_usage(account: &QueueAccount, dims: &mut Dims) -> Dense {
-    let mut used = Dense::default();
+fn stated_usage(account: &QueueAccount, dims: &mut Dims) -> DimAmounts {
+    let mut used = DimAmounts::default();
     used.add(&dims.intern_amounts(&account.used));
     used
 }
@@ -171,7 +173,7 @@ pub(crate) enum Cover {
 }
 
 impl Cover {
-    fn of_amount(node: &QueueAttributes, taken: &Dense, amount: &[(Dim, i128)]) -> Self {
+    fn of_amount(node: &QueueAttributes, taken: &DimAmounts, amount: &[(Dim, i128)]) -> Self {
         let asked = || amount.iter().filter(|(_, amount)| *amount > 0);
         if asked().any(|(dim, _)| node.guarantee.get(*dim).is_some_and(|least| taken.get(*dim) < least)) {
             return Self::WithinDeserved;
@@ -218,8 +220,8 @@ impl ChargeParts {
     }
 
     /// What the first `steps` steps of surplus are.
-    pub(crate) fn first_steps(&self, mut steps: u32) -> Dense {
-        let mut first = Dense::default();
+    pub(crate) fn first_steps(&self, mut steps: u32) -> DimAmounts {
+        let mut first = DimAmounts::default();
         for (step, there) in &self.surplus {
             let here = steps.min(*there);
             first.add(&multiply_amount(step, here));
@@ -234,7 +236,7 @@ fn multiply_amount(amount: &[(Dim, i128)], times: u32) -> Vec<(Dim, i128)> {
 }
 
 /// Counts the surplus of a covered job, from the step that would go last.
-fn compute_surplus_cover(node: &QueueAttributes, taken: &mut Dense, parts: &ChargeParts) -> SurplusCover {
+fn compute_surplus_cover(node: &QueueAttributes, taken: &mut DimAmounts, parts: &ChargeParts) -> SurplusCover {
     let mut covered = 0_u32;
     for (step, steps) in parts.surplus.iter().rev() {
         let sits = count_steps_within_deserved(node, taken, step).min(*steps);
@@ -248,7 +250,7 @@ fn compute_surplus_cover(node: &QueueAttributes, taken: &mut Dense, parts: &Char
 }
 
 /// How many equal steps in a row are covered: as many as fit, and at least as many as the guarantee needs.
-fn count_steps_within_deserved(node: &QueueAttributes, taken: &Dense, step: &[(Dim, i128)]) -> u32 {
+fn count_steps_within_deserved(node: &QueueAttributes, taken: &DimAmounts, step: &[(Dim, i128)]) -> u32 {
     let asked = || step.iter().filter(|(_, amount)| *amount > 0);
     let fit = asked()
         .filter_map(|(dim, amount)| Some((node.deserved.get(*dim)? - taken.get(*dim)).max(0) / amount))
@@ -309,7 +311,7 @@ impl Coverage {
         let (first, then): (Vec<usize>, Vec<usize>) = jobs.iter().copied().partition(is_first);
         let asker_first = matches!(self.preemptor.last(), Some(true));
         let mut asker = preemptor;
-        let mut taken = Dense::default();
+        let mut taken = DimAmounts::default();
         for (late, job) in first.iter().map(|job| (false, *job)).chain(then.iter().map(|job| (true, *job))) {
             if let Some((preemptor, asks)) = asker {
                 // It would start now: behind all that are as important.

@@ -12,7 +12,7 @@ use crate::{
     quantity::Quantity,
     queue::{
         quota::{
-            amounts::{Dense, Dim, Dims, Sparse},
+            amounts::{Dim, DimAmounts, Dims, Sparse},
             running::Counted,
             slot::{QueueIndex, Slot},
         },
@@ -176,7 +176,7 @@ impl JobShape {
             return (pods, charged);
         }
         // What this grant itself took, by dimension.
-        let mut taken = Dense::default();
+        let mut taken = DimAmounts::default();
         taken.add(&self.sparse);
         for (i, (step, most)) in self.elastic.iter().enumerate() {
             let fits = step.iter().filter(|(_, asked)| *asked > 0).map(|(dim, asked)| {
@@ -203,11 +203,16 @@ impl JobShape {
 
 /// What is free of `dim` at this queue alone; `None` without a ceiling.
 pub(crate) fn free_quota(slot: &Slot, dim: Dim) -> Option<i128> {
+    let used = if dim.is_count() { &slot.running } else { &slot.used };
+    Some(find_ceiling(slot, dim)? - used.get(dim))
+}
+
+/// The most of `dim` that this queue alone may have.
+pub(crate) fn find_ceiling(slot: &Slot, dim: Dim) -> Option<i128> {
     if dim.is_count() {
-        return Some(slot.spec.as_ref()?.running.get(dim)? - slot.running.get(dim));
+        return slot.spec.as_ref()?.running.get(dim);
     }
-    let ceiling = [slot.capability.get(dim), slot.left.get(dim)].into_iter().flatten().min()?;
-    Some(ceiling - slot.used.get(dim))
+    [slot.capability.get(dim), slot.left.get(dim)].into_iter().flatten().min()
 }
 
 /// The first ceiling on the way up that `asked` would break.

@@ -1,13 +1,11 @@
-//! Amounts as short vectors of integers by interned resource, for the inner loop of admission.
+//! Amounts as integers by interned resource, for the inner loop of admission.
 //!
 //! Exact: billionths of a unit in 128 bits, as [`crate::quantity::Quantity`] holds them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    quantity::Quantity,
     resources::{ResourceName, Resources},
     tenant::Tenant,
 };
@@ -40,7 +38,7 @@ impl Dim {
         !self.is_count() && self.0 & Self::CARD != 0
     }
 
-    /// Whether it counts jobs, and is no resource: of those [`super::running::RunningJobs`] has the amounts.
+    /// Whether it counts jobs, and is no resource: those are not summed up with resources.
     pub(crate) fn is_count(self) -> bool {
         self >= Self::JOBS
     }
@@ -105,26 +103,13 @@ impl<N: Clone + Ord> Names<N> {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Dims {
     names: Names<ResourceName>,
-    /// All of them, in the order of their places.
-    resources: Arc<Vec<Dim>>,
     /// Those whose jobs are counted.
     tenants: Names<Tenant>,
 }
 
 impl Dims {
     pub(crate) fn intern_resource(&mut self, name: &ResourceName) -> Dim {
-        if let Some(dim) = self.find_dim(name) {
-            return dim;
-        }
-        let dim = Dim::of_resource(self.names.add(name), name.is_card());
-        let resources = Arc::make_mut(&mut self.resources);
-        resources.insert(resources.partition_point(|other| other.index() < dim.index()), dim);
-        dim
-    }
-
-    /// The card models.
-    pub(crate) fn list_cards(&self) -> impl Iterator<Item = Dim> + use<> {
-        self.list_dims().filter(|dim| dim.is_card())
+        self.find_dim(name).unwrap_or_else(|| Dim::of_resource(self.names.add(name), name.is_card()))
     }
 
     pub(crate) fn resource_of(&self, dim: Dim) -> &ResourceName {
@@ -136,9 +121,10 @@ impl Dims {
         self.names.places.get(name).map(|place| Dim::of_resource(*place, name.is_card()))
     }
 
-    pub(crate) fn list_dims(&self) -> impl Iterator<Item = Dim> + use<> {
-        let all = Arc::clone(&self.resources);
-        (0..all.len()).map(move |place| all[place])
+    /// An amount as people read it.
+    pub(crate) fn name_amount(&self, dim: Dim, amount: i128) -> (ResourceName, Quantity) {
+        let name = self.resource_of(dim);
+        (name.clone(), name.quantity_from_nano(amount))
     }
 
     /// The number of a tenant's jobs.
@@ -165,13 +151,10 @@ impl Dims {
         self.names.have_doubled() || self.tenants.have_doubled()
     }
 
-    /// Forgets all others, and says which those are; from now on what comes is new.
-    pub(crate) fn retain(&mut self, used: &BTreeSet<Dim>) -> Vec<Dim> {
+    /// Forgets all others: from now on what comes is new.
+    pub(crate) fn retain(&mut self, used: &BTreeSet<Dim>) {
         self.names.retain(|name, place| used.contains(&Dim::of_resource(place, name.is_card())));
         self.tenants.retain(|tenant, place| used.contains(&Dim::of_tenant(place, tenant)));
-        let (kept, forgotten) = self.resources.iter().partition(|dim| used.contains(dim));
-        self.resources = Arc::new(kept);
-        forgotten
     }
 
     /// How many places there are.
@@ -184,20 +167,87 @@ impl Dims {
 /// Amounts other than zero, in the order of their names (so that the first one short is always the same one).
 pub(crate) type Sparse = Box<[(Dim, i128)]>;
 
-/// Amounts by dimension; what is beyond the end is zero.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Dense(Vec<i128>);
+/// So many are searched through faster than a tree.
+const FEW: usize = 16;
 
-impl Dense {
+/// Values by dimension, in the order of dimensions: a short list, and a tree once there are many. Tenants write the
+/// names of resources, and all tenants together many.
+#[derive(Debug, Clone)]
+struct ByDim<V> {
+    few: Vec<(Dim, V)>,
+    /// All of them, once they are more than a few.
+    many: BTreeMap<Dim, V>,
+}
+
+impl<V> Default for ByDim<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<V: Copy + PartialEq> PartialEq for ByDim<V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<V: Copy + Eq> Eq for ByDim<V> {}
+
+impl<V> ByDim<V> {
+    const fn new() -> Self {
+        Self { few: Vec::new(), many: BTreeMap::new() }
+    }
+
+    fn insert(&mut self, dim: Dim, value: V) {
+        match self.few.binary_search_by_key(&dim, |(dim, _)| *dim) {
+            Ok(at) => self.few[at].1 = value,
+            Err(at) if self.many.is_empty() && self.few.len() < FEW => self.few.insert(at, (dim, value)),
+            Err(_) => {
+                self.many.extend(self.few.drain(..));
+                self.many.insert(dim, value);
+            }
+        }
+    }
+
+    fn remove(&mut self, dim: Dim) {
+        match self.few.binary_search_by_key(&dim, |(dim, _)| *dim) {
+            Ok(at) => drop(self.few.remove(at)),
+            Err(_) => drop(self.many.remove(&dim)),
+        }
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.few.len() + self.many.len()
+    }
+}
+
+impl<V: Copy> ByDim<V> {
+    fn get(&self, dim: Dim) -> Option<V> {
+        let few = self.few.iter().find(|(known, _)| *known == dim).map(|(_, value)| *value);
+        few.or_else(|| self.many.get(&dim).copied())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (Dim, V)> + Clone {
+        self.few.iter().copied().chain(self.many.iter().map(|(dim, value)| (*dim, *value)))
+    }
+}
+
+/// Amounts by dimension, without those that are zero.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct DimAmounts(ByDim<i128>);
+
+impl DimAmounts {
     pub(crate) fn get(&self, dim: Dim) -> i128 {
-        self.0.get(dim.index()).copied().unwrap_or(0)
+        self.0.get(dim).unwrap_or(0)
     }
 
     pub(crate) fn set(&mut self, dim: Dim, amount: i128) {
-        if self.0.len() <= dim.index() {
-            self.0.resize(dim.index() + 1, 0);
+        if amount == 0 {
+            self.0.remove(dim);
+        } else {
+            self.0.insert(dim, amount);
         }
-        self.0[dim.index()] = amount;
     }
 
     pub(crate) fn add(&mut self, amounts: &[(Dim, i128)]) {
@@ -211,50 +261,40 @@ impl Dense {
         }
     }
 
-    pub(crate) fn add_dense(&mut self, other: &Self) {
-        if self.0.len() < other.0.len() {
-            self.0.resize(other.0.len(), 0);
-        }
-        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
-            *mine += theirs;
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        for (dim, amount) in other.iter() {
+            self.set(dim, self.get(dim) + amount);
         }
     }
 
     /// Each amount together with the other's of the same dimension.
     pub(crate) fn zip(&self, other: &Self, both: impl Fn(i128, i128) -> i128) -> Self {
-        let of = |amounts: &Self, i: usize| amounts.0.get(i).copied().unwrap_or(0);
-        Self((0..self.0.len().max(other.0.len())).map(|i| both(of(self, i), of(other, i))).collect())
+        let mut all = Self::default();
+        for (dim, _) in self.iter().chain(other.iter()) {
+            all.set(dim, both(self.get(dim), other.get(dim)));
+        }
+        all
     }
 
-    /// Those that it has an amount of.
-    pub(crate) fn list_dims(&self, dims: &Dims) -> impl Iterator<Item = Dim> {
-        dims.list_dims().filter(|dim| self.get(*dim) != 0)
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Dim, i128)> + Clone {
+        self.0.iter()
     }
 
-    /// Gives back the room of numbers at the end that it has nothing of.
-    pub(crate) fn trim(&mut self) {
-        self.0.truncate(self.0.iter().rposition(|amount| *amount != 0).map_or(0, |last| last + 1));
-        self.0.shrink_to_fit();
+    #[cfg(test)]
+    pub(crate) fn size(&self) -> usize {
+        self.0.len()
     }
 
     pub(crate) fn resources(&self, dims: &Dims) -> Resources {
-        dims.list_dims()
-            .map(|dim| (dims.resource_of(dim).clone(), dims.resource_of(dim).quantity_from_nano(self.get(dim))))
-            .collect()
+        self.iter().map(|(dim, amount)| dims.name_amount(dim, amount)).collect()
     }
-}
-
-/// A number's entry among ceilings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Entry {
-    Unlisted,
-    Listed(Option<i128>),
 }
 
 /// Ceilings by dimension; `None` is unlimited.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Ceilings {
-    by_dim: Vec<Entry>,
+    /// Those that are others than the rest.
+    listed: ByDim<Option<i128>>,
     /// The ceiling of every resource that is not listed: the fleet has nothing of what no cluster names. Of a card
     /// model that is not listed there is any amount, for what clusters have is not summed up by model.
     rest: Option<i128>,
@@ -263,32 +303,38 @@ pub(crate) struct Ceilings {
 impl Ceilings {
     /// Everything not set is nothing.
     pub(crate) const fn nothing() -> Self {
-        Self { by_dim: Vec::new(), rest: Some(0) }
+        Self { listed: ByDim::new(), rest: Some(0) }
+    }
+
+    /// What is listed nowhere is as it is in these.
+    pub(crate) const fn with_rest_of(other: &Self) -> Self {
+        Self { listed: ByDim::new(), rest: other.rest }
     }
 
     pub(crate) fn get(&self, dim: Dim) -> Option<i128> {
-        match self.by_dim.get(dim.index()) {
-            Some(Entry::Listed(ceiling)) => *ceiling,
-            Some(Entry::Unlisted) | None => self.rest.filter(|_| !dim.is_card()),
-        }
+        self.listed.get(dim).unwrap_or_else(|| self.unlisted(dim))
     }
 
     pub(crate) fn set(&mut self, dim: Dim, ceiling: Option<i128>) {
-        if self.by_dim.len() <= dim.index() {
-            self.by_dim.resize(dim.index() + 1, Entry::Unlisted);
+        if ceiling == self.unlisted(dim) {
+            self.listed.remove(dim);
+        } else {
+            self.listed.insert(dim, ceiling);
         }
-        self.by_dim[dim.index()] = Entry::Listed(ceiling);
     }
 
-    /// Others may have these numbers from now on.
-    pub(crate) fn unlist(&mut self, forgotten: &[Dim]) {
-        for dim in forgotten {
-            if let Some(entry) = self.by_dim.get_mut(dim.index()) {
-                *entry = Entry::Unlisted;
-            }
-        }
-        self.by_dim.truncate(self.by_dim.iter().rposition(|at| *at != Entry::Unlisted).map_or(0, |last| last + 1));
-        self.by_dim.shrink_to_fit();
+    #[cfg(test)]
+    pub(crate) fn size(&self) -> usize {
+        self.listed.len()
+    }
+
+    fn unlisted(&self, dim: Dim) -> Option<i128> {
+        self.rest.filter(|_| !dim.is_card())
+    }
+
+    /// Those that are listed, and not unlimited.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Dim, i128)> {
+        self.listed.iter().filter_map(|(dim, ceiling)| Some((dim, ceiling?)))
     }
 }
 
@@ -305,8 +351,7 @@ mod tests {
         ceilings.set(model, Some(0));
         let [later, other] = ["y.io/gpu", "y.io/gpu:a"].map(|name| dims.intern_resource(&name.into()));
         assert_eq!([gpu, model, later, other].map(|dim| ceilings.get(dim)), [Some(0), Some(0), Some(0), None]);
-        assert_eq!(dims.list_dims().collect::<Vec<_>>(), [gpu, model, later, other]);
-        assert_eq!(dims.list_cards().collect::<Vec<_>>(), [model, other]);
+        assert_eq!([gpu, model, later, other].map(Dim::is_card), [false, true, false, true]);
         assert_eq!(dims.resource_of(other).as_str(), "y.io/gpu:a");
         assert!(!Dim::JOBS.is_card() && !dims.intern_tenant(&Tenant::Namespace("ns".into())).is_card());
     }
@@ -323,18 +368,49 @@ mod tests {
     }
 
     #[test]
-    fn a_name_in_the_place_of_a_forgotten_one_has_the_ceilings_of_a_new_one() {
+    fn values_are_found_in_the_order_of_their_dimensions_however_many_there_are() {
+        let mut all = ByDim::new();
+        let mut model = BTreeMap::new();
+        for step in 0..400_u32 {
+            let dim = Dim(step * 7 % 40);
+            if step % 200 < 60 {
+                all.insert(dim, step);
+                model.insert(dim, step);
+            } else {
+                all.remove(dim);
+                model.remove(&dim);
+            }
+            assert_eq!(all.iter().collect::<Vec<_>>(), model.clone().into_iter().collect::<Vec<_>>());
+            assert_eq!((all.get(dim), all.len()), (model.get(&dim).copied(), model.len()));
+        }
+    }
+
+    #[test]
+    fn a_name_takes_the_place_of_a_forgotten_one() {
         let mut dims = Dims::default();
         let [gpu, model, last] = ["x.io/gpu", "x.io/gpu:a", "z.io/gpu"].map(|name| dims.intern_resource(&name.into()));
-        let mut ceilings = Ceilings::nothing();
-        [gpu, model, last].into_iter().for_each(|dim| ceilings.set(dim, Some(7)));
-        let forgotten = dims.retain(&[last].into());
-        assert_eq!(forgotten, [gpu, model]);
-        ceilings.unlist(&forgotten);
+        dims.retain(&[last].into());
+        assert_eq!([gpu, model].map(Dim::index), [0, 1]);
         let [card, plain] = ["y.io/gpu:a", "y.io/gpu"].map(|name| dims.intern_resource(&name.into()));
-        assert_eq!(dims.list_dims().collect::<Vec<_>>(), [card, plain, last]);
-        assert_eq!([card, plain, last].map(|dim| ceilings.get(dim)), [None, Some(0), Some(7)]);
-        assert_eq!(dims.retain(&BTreeSet::new()), [card, plain, last]);
+        assert_eq!([card, plain, last].map(Dim::index), [0, 1, 2]);
+        dims.retain(&BTreeSet::new());
         assert_eq!(dims.size(), 0);
+    }
+
+    #[test]
+    fn amounts_and_ceilings_have_room_for_what_differs_from_all_others_alone() {
+        let mut dims = Dims::default();
+        let [gpu, model] = ["x.io/gpu", "x.io/gpu:a"].map(|name| dims.intern_resource(&name.into()));
+        let mut amounts = DimAmounts::default();
+        amounts.add(&[(gpu, 2), (model, 1)]);
+        amounts.add_times(&[(gpu, 1), (model, 1)], -2);
+        assert_eq!(amounts.iter().collect::<Vec<_>>(), [(model, -1)]);
+        let mut ceilings = Ceilings::nothing();
+        ceilings.set(gpu, Some(7));
+        ceilings.set(model, Some(0));
+        assert_eq!(ceilings.iter().collect::<Vec<_>>(), [(gpu, 7), (model, 0)]);
+        ceilings.set(gpu, Some(0));
+        ceilings.set(model, None);
+        assert_eq!(ceilings, Ceilings::nothing());
     }
 }

@@ -13,14 +13,22 @@
 //! mistake: a guarantee of more than there can ever be keeps nothing free; guarantees, and below the root what is
 //! deserved, that are more than the parent has together are cut from the largest down. A resource of one card model
 //! ([`crate::card_model`]) has the ceilings of queues alone: the root has any amount, and nobody deserves a part of it.
+//!
+//! Only the names of queues and clusters take part, whatever jobs ask for: of a resource that neither knows every queue
+//! has what the root has.
 
-use crate::queue::{
-    quota::{
-        amounts::{Ceilings, Dense, Dim, Dims},
-        slot::{QueueIndex, QuotaRequest, Slot},
-        water_fill::{Portion, fill_by_weight},
+use std::collections::BTreeSet;
+
+use crate::{
+    queue::{
+        quota::{
+            amounts::{Ceilings, Dim, DimAmounts, Dims},
+            slot::{QueueIndex, QuotaRequest, Slot},
+            water_fill::{Portion, fill_by_weight},
+        },
+        spec::{FleetResources, QueueSpec},
     },
-    spec::{FleetResources, QueueSpec},
+    resources::Resources,
 };
 
 /// Sets `capability`, `left`, `real`, `reach`, `guarantee` and `deserved` of every queue.
@@ -28,37 +36,53 @@ pub(crate) fn resolve_entitlements(slots: &mut [Slot], dims: &mut Dims, fleet: &
     for slot in slots.iter_mut() {
         reset_from_spec(slot, dims);
     }
+    let ready = make_fleet_ceilings(&fleet.ready, dims);
+    let whole = fleet.whole.as_ref().map_or_else(Ceilings::default, |whole| make_fleet_ceilings(whole, dims));
+    let named = list_named_resources(slots, dims, [&ready, &whole]);
     let root = &mut slots[QueueIndex::ROOT.index()];
-    root.left = Ceilings::nothing();
-    for (dim, amount) in dims.intern_amounts(&fleet.ready) {
-        root.left.set(dim, Some(amount));
+    root.real = Ceilings::with_rest_of(&ready);
+    for dim in &named {
+        root.real.set(*dim, [root.capability.get(*dim), ready.get(*dim)].into_iter().flatten().min());
     }
-    // What clusters have is not summed up by card model.
-    dims.list_cards().for_each(|dim| root.left.set(dim, None));
-    root.real = Ceilings::nothing();
-    for dim in dims.list_dims() {
-        root.real.set(dim, [root.capability.get(dim), root.left.get(dim)].into_iter().flatten().min());
-    }
+    root.left = ready;
     let order = list_queues_top_down(slots);
-    set_max_possible(slots, &order, dims, fleet);
-    set_guarantees(slots, &order, dims);
-    set_reachable_quota(slots, &order, dims);
+    set_max_possible(slots, &order, &named, &whole);
+    set_guarantees(slots, &order, &named);
+    set_reachable_quota(slots, &order, &named);
     for parent in order {
         let children = std::mem::take(&mut slots[parent.index()].children);
-        for dim in dims.list_dims() {
-            divide_among_children(slots, parent, &children, dim);
-            if !dims.resource_of(dim).is_card() {
-                divide_deserved(slots, parent, &children, dim);
+        for child in &children {
+            slots[child.index()].real = Ceilings::with_rest_of(&slots[parent.index()].real);
+        }
+        for dim in &named {
+            divide_among_children(slots, parent, &children, *dim);
+            if !dim.is_card() {
+                divide_deserved(slots, parent, &children, *dim);
             }
         }
         if parent == QueueIndex::ROOT {
-            sum_root_amounts(slots, &children, dims);
+            sum_root_amounts(slots, &children, &named);
         }
         let slot = &mut slots[parent.index()];
         slot.children = children;
-        let granted = &slot.asked.granted;
-        slot.deserved = dims.list_dims().filter_map(|dim| Some((dim, granted.get(dim)?))).collect();
+        slot.deserved = slot.asked.granted.iter().collect();
     }
+}
+
+/// What clusters have is not summed up by card model.
+fn make_fleet_ceilings(amounts: &Resources, dims: &mut Dims) -> Ceilings {
+    let mut ceilings = Ceilings::nothing();
+    for (dim, amount) in dims.intern_amounts(amounts).into_iter().filter(|(dim, _)| !dim.is_card()) {
+        ceilings.set(dim, Some(amount));
+    }
+    ceilings
+}
+
+/// Of all others each queue has what its parent has.
+fn list_named_resources(slots: &[Slot], dims: &mut Dims, fleet: [&Ceilings; 2]) -> BTreeSet<Dim> {
+    let of_queues = slots.iter().filter_map(|slot| slot.spec.as_ref()).flat_map(QueueSpec::list_resources);
+    let of_clusters = fleet.into_iter().flat_map(Ceilings::iter).map(|(dim, _)| dim);
+    of_queues.map(|name| dims.intern_resource(name)).chain(of_clusters).collect()
 }
 
 fn reset_from_spec(slot: &mut Slot, dims: &mut Dims) {
@@ -66,7 +90,7 @@ fn reset_from_spec(slot: &mut Slot, dims: &mut Dims) {
     slot.left = Ceilings::default();
     slot.real = Ceilings::default();
     slot.reach = Ceilings::default();
-    slot.guarantee = Dense::default();
+    slot.guarantee = DimAmounts::default();
     slot.deserved = Box::default();
     slot.asked = QuotaRequest::default();
     let Some(spec) = &slot.spec else { return };
@@ -91,33 +115,24 @@ fn list_queues_top_down(slots: &[Slot]) -> Vec<QueueIndex> {
     order
 }
 
-fn set_max_possible(slots: &mut [Slot], order: &[QueueIndex], dims: &mut Dims, fleet: &FleetResources) {
-    let whole = fleet.whole.as_ref().map(|whole| dims.intern_amounts(whole));
+fn set_max_possible(slots: &mut [Slot], order: &[QueueIndex], named: &BTreeSet<Dim>, whole: &Ceilings) {
     for node in order {
-        let mut most = match (slots[node.index()].parent, &whole) {
-            (Some(parent), _) => slots[parent.index()].asked.most.clone(),
-            (None, None) => Ceilings::default(),
-            (None, Some(whole)) => {
-                let mut most = Ceilings::nothing();
-                whole.iter().for_each(|(dim, amount)| most.set(*dim, Some(*amount)));
-                dims.list_cards().for_each(|dim| most.set(dim, None));
-                most
-            }
-        };
-        for dim in dims.list_dims() {
-            let own = slots[node.index()].capability.get(dim);
-            most.set(dim, [own, most.get(dim)].into_iter().flatten().min());
+        let above = slots[node.index()].parent.map(|parent| &slots[parent.index()].asked.most);
+        let mut most = above.unwrap_or(whole).clone();
+        for dim in named {
+            let own = slots[node.index()].capability.get(*dim);
+            most.set(*dim, [own, most.get(*dim)].into_iter().flatten().min());
         }
         slots[node.index()].asked.most = most;
     }
 }
 
 /// From the leaves up: what is kept free for a queue, and what is deserved below it where it says nothing itself.
-fn set_guarantees(slots: &mut [Slot], order: &[QueueIndex], dims: &Dims) {
+fn set_guarantees(slots: &mut [Slot], order: &[QueueIndex], named: &BTreeSet<Dim>) {
     for node in order.iter().rev() {
         let children = std::mem::take(&mut slots[node.index()].children);
         let explicit = slots[node.index()].sets_deserved();
-        for dim in dims.list_dims() {
+        for dim in named.iter().copied() {
             let below = children.iter().map(|child| &slots[child.index()].asked);
             let sum: i128 = below.clone().map(|asked| asked.guarantee.get(dim)).sum();
             let deserved = below.filter_map(|asked| asked.deserved.get(dim)).reduce(|a, b| a + b);
@@ -144,7 +159,7 @@ fn set_guarantees(slots: &mut [Slot], order: &[QueueIndex], dims: &Dims) {
 }
 
 /// From the root down: what siblings' guarantees leave at most.
-fn set_reachable_quota(slots: &mut [Slot], order: &[QueueIndex], dims: &Dims) {
+fn set_reachable_quota(slots: &mut [Slot], order: &[QueueIndex], named: &BTreeSet<Dim>) {
     slots[QueueIndex::ROOT.index()].reach = slots[QueueIndex::ROOT.index()].asked.most.clone();
     for parent in order {
         let children = std::mem::take(&mut slots[parent.index()].children);
@@ -152,7 +167,7 @@ fn set_reachable_quota(slots: &mut [Slot], order: &[QueueIndex], dims: &Dims) {
         for child in &children {
             slots[child.index()].reach = above.clone();
         }
-        for dim in dims.list_dims() {
+        for dim in named.iter().copied() {
             let kept = above.get(dim).map(|most| compute_kept_guarantees(slots, &children, dim, most));
             let sum: i128 = kept.iter().flatten().sum();
             for (i, child) in children.iter().enumerate() {
@@ -231,8 +246,8 @@ fn divide_deserved(slots: &mut [Slot], parent: QueueIndex, children: &[QueueInde
 }
 
 /// The root is promised, and deserves, what its children do.
-fn sum_root_amounts(slots: &mut [Slot], children: &[QueueIndex], dims: &Dims) {
-    for dim in dims.list_dims() {
+fn sum_root_amounts(slots: &mut [Slot], children: &[QueueIndex], named: &BTreeSet<Dim>) {
+    for dim in named.iter().copied() {
         let of = |slots: &[Slot], amount: fn(&Slot, Dim) -> Option<i128>| {
             children.iter().filter_map(|child| amount(&slots[child.index()], dim)).reduce(|a, b| a + b)
         };

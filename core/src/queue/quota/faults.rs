@@ -12,7 +12,7 @@ use crate::{
     quantity::Quantity,
     queue::{
         quota::{
-            amounts::{Dim, Dims},
+            amounts::Dims,
             slot::{QueueIndex, Slot},
         },
         spec::{MOST_WEIGHT, QueueSpec},
@@ -194,7 +194,7 @@ impl fmt::Display for QueueFault {
 pub(crate) fn find_faults(slots: &[Slot], dims: &Dims, node: QueueIndex) -> Vec<QueueFault> {
     let slot = &slots[node.index()];
     let mut faults = Vec::new();
-    let shown = |dim: Dim, amount| (dims.resource_of(dim).clone(), dims.resource_of(dim).quantity_from_nano(amount));
+    let shown = |dim, amount| dims.name_amount(dim, amount);
     if let Some(spec) = &slot.spec {
         faults.extend(find_own_faults(spec));
         faults.extend(find_capability_above_ancestor(slots, slot, spec));

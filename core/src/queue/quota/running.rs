@@ -5,8 +5,6 @@
 //! like any other, of a number that is no resource ([`Dim::JOBS`] and after it): requeue, expected ends and what a
 //! reservation takes know it as they know resources, while shares, entitlements and evictions know resources alone.
 
-use std::collections::BTreeMap;
-
 use crate::{
     queue::{
         quota::amounts::{Dim, Dims, Sparse},
@@ -59,29 +57,5 @@ impl Counted {
         };
         let of = self.tenants().iter().map(|tenant| (dims.intern_tenant(tenant), jobs));
         [(Dim::JOBS, jobs)].into_iter().chain(of).collect()
-    }
-}
-
-/// Jobs that hold something.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct RunningJobs(BTreeMap<Dim, i128>);
-
-impl RunningJobs {
-    pub(crate) fn get(&self, dim: Dim) -> i128 {
-        self.0.get(&dim).copied().unwrap_or(0)
-    }
-
-    pub(crate) fn add(&mut self, counts: impl IntoIterator<Item = (Dim, i128)>) {
-        for (dim, count) in counts {
-            let sum = self.0.entry(dim).or_default();
-            *sum += count;
-            if *sum == 0 {
-                self.0.remove(&dim);
-            }
-        }
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Dim, &i128)> {
-        self.0.iter()
     }
 }

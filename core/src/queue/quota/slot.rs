@@ -6,8 +6,7 @@ use crate::{
     gang::QueueName,
     queue::{
         quota::{
-            amounts::{Ceilings, Dense, Dim, Sparse},
-            running::RunningJobs,
+            amounts::{Ceilings, Dim, DimAmounts, Sparse},
             tenant_share::TenantCharge,
         },
         spec::{Dequeue, QueueSpec},
@@ -54,22 +53,22 @@ pub(crate) struct Slot {
     /// The most it can have while queues are as they are: if nothing ran and no cluster were away.
     pub(crate) reach: Ceilings,
     /// Kept free for it and all below, as far as that can be.
-    pub(crate) guarantee: Dense,
+    pub(crate) guarantee: DimAmounts,
     /// What it is entitled to; nothing where it deserves nothing.
     pub(crate) deserved: Sparse,
     pub(crate) asked: QuotaRequest,
     /// What its own jobs are charged.
-    pub(crate) own: Dense,
+    pub(crate) own: DimAmounts,
     /// Of that, what those of each tenant are.
     pub(crate) of_tenants: BTreeMap<Dim, TenantCharge>,
     /// The same with all queues below.
-    pub(crate) used: Dense,
+    pub(crate) used: DimAmounts,
     /// Its own jobs that are charged.
-    pub(crate) own_running: RunningJobs,
+    pub(crate) own_running: DimAmounts,
     /// The same with all queues below.
-    pub(crate) running: RunningJobs,
+    pub(crate) running: DimAmounts,
     /// The mean of that over the last time, where it counts.
-    pub(crate) mean_used: Dense,
+    pub(crate) mean_used: DimAmounts,
 }
 
 impl Slot {
@@ -89,15 +88,15 @@ impl Slot {
             left,
             real: Ceilings::default(),
             reach: Ceilings::default(),
-            guarantee: Dense::default(),
+            guarantee: DimAmounts::default(),
             deserved: Sparse::default(),
             asked: QuotaRequest::default(),
-            own: Dense::default(),
+            own: DimAmounts::default(),
             of_tenants: BTreeMap::new(),
-            used: Dense::default(),
-            own_running: RunningJobs::default(),
-            running: RunningJobs::default(),
-            mean_used: Dense::default(),
+            used: DimAmounts::default(),
+            own_running: DimAmounts::default(),
+            running: DimAmounts::default(),
+            mean_used: DimAmounts::default(),
         }
     }
 
@@ -123,16 +122,12 @@ impl Slot {
         add_charge((&mut self.used, &mut self.running), amounts, times);
     }
 
-    /// Others may have these numbers from now on, of which nothing is charged and nothing said.
-    pub(crate) fn unlist(&mut self, forgotten: &[Dim]) {
-        let Self { capability, left, real, reach, asked, .. } = self;
-        for ceilings in [capability, left, real, reach, &mut asked.most, &mut asked.deserved, &mut asked.granted] {
-            ceilings.unlist(forgotten);
-        }
-        let Self { own, used, guarantee, mean_used, .. } = self;
-        for amounts in [own, used, guarantee, &mut asked.guarantee, mean_used] {
-            amounts.trim();
-        }
+    /// How many amounts are kept of it.
+    #[cfg(test)]
+    pub(crate) fn count_amounts(&self) -> usize {
+        let ceilings = [&self.capability, &self.left, &self.real, &self.reach, &self.asked.most, &self.asked.granted];
+        let amounts = [&self.guarantee, &self.asked.guarantee, &self.own, &self.used, &self.mean_used];
+        ceilings.map(Ceilings::size).iter().chain(&amounts.map(DimAmounts::size)).sum()
     }
 
     /// Whether only the head may start.
@@ -165,10 +160,10 @@ impl Slot {
     }
 }
 
-fn add_charge((used, running): (&mut Dense, &mut RunningJobs), amounts: &[(Dim, i128)], times: i128) {
+fn add_charge((used, running): (&mut DimAmounts, &mut DimAmounts), amounts: &[(Dim, i128)], times: i128) {
     let (resources, counts) = split_counts(amounts);
     used.add_times(resources, times);
-    running.add(counts.iter().map(|(dim, count)| (*dim, times * count)));
+    running.add_times(counts, times);
 }
 
 type SparseRef<'a> = &'a [(Dim, i128)];
@@ -201,7 +196,7 @@ pub(crate) struct QuotaRequest {
     /// The most it could have if everything else were idle and no cluster away.
     pub(super) most: Ceilings,
     /// To be kept free.
-    pub(super) guarantee: Dense,
+    pub(super) guarantee: DimAmounts,
     /// As it or its children set it; empty if none of them does.
     pub(super) deserved: Ceilings,
     /// What it deserves in the end.

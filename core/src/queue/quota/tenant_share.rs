@@ -1,9 +1,9 @@
 //! What a tenant has of a queue: the rule is in [`crate::queue::tenant_order`].
 
-use std::{cell::Cell, cmp::Ordering, collections::BTreeMap, fmt};
+use std::{cell::Cell, cmp::Ordering, fmt};
 
 use crate::queue::{
-    quota::amounts::{Ceilings, Dim},
+    quota::amounts::{Ceilings, Dim, DimAmounts},
     tenant_order::TenantOrder,
 };
 
@@ -18,8 +18,7 @@ impl TenantOrder {
 /// What the jobs of one tenant are charged in a queue, and the share that this is.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TenantCharge {
-    /// Those other than zero: tenants write the names of resources, and all tenants together many.
-    amounts: BTreeMap<Dim, i128>,
+    amounts: DimAmounts,
     /// Worked out when it is first asked for, until the charge or what the queue may have changes.
     share: Cell<Option<TenantShare>>,
 }
@@ -27,13 +26,7 @@ pub(crate) struct TenantCharge {
 impl TenantCharge {
     /// Adds amounts so many times; -1 takes them away.
     pub(crate) fn add_times(&mut self, amounts: &[(Dim, i128)], times: i128) {
-        for (dim, amount) in amounts {
-            let sum = self.amounts.entry(*dim).or_default();
-            *sum += times * amount;
-            if *sum == 0 {
-                self.amounts.remove(dim);
-            }
-        }
+        self.amounts.add_times(amounts, times);
         self.forget_share();
     }
 
@@ -45,8 +38,8 @@ impl TenantCharge {
     /// Of what the queue may have now.
     pub(crate) fn share(&self, real: &Ceilings) -> TenantShare {
         let share = self.share.get().unwrap_or_else(|| {
-            let of_one = |(dim, amount): (&Dim, &i128)| Some(TenantShare::new(*amount, real.get(*dim)?));
-            let shares = self.amounts.iter().filter(|(_, amount)| **amount > 0).filter_map(of_one);
+            let of_one = |(dim, amount)| Some(TenantShare::new(amount, real.get(dim)?));
+            let shares = self.amounts.iter().filter(|(_, amount)| *amount > 0).filter_map(of_one);
             shares.max().unwrap_or(TenantShare::NOTHING)
         });
         self.share.set(Some(share));
@@ -145,7 +138,7 @@ mod tests {
         charge.forget_share();
         assert_eq!(charge.share(&real), TenantShare::new(1, 2));
         charge.add_times(&[(cpu, 2), (gpu, 7)], -1);
-        assert_eq!((charge.share(&real), charge.amounts.len()), (TenantShare::NOTHING, 0));
+        assert_eq!((charge.share(&real), charge.amounts), (TenantShare::NOTHING, DimAmounts::default()));
     }
 
     proptest! {

@@ -11,9 +11,8 @@ use crate::{
     gang::QueueName,
     queue::{
         quota::{
-            amounts::{Dense, Dims},
+            amounts::{DimAmounts, Dims},
             entitlement,
-            running::RunningJobs,
             slot::{LastAncestors, QueueIndex, Slot},
             tenant_share::TenantCharge,
         },
@@ -33,15 +32,15 @@ pub(crate) fn resolve_tree(
     set_queue_problems(slots);
     entitlement::resolve_entitlements(slots, dims, fleet);
     for slot in slots.iter_mut() {
-        slot.used = Dense::default();
-        slot.running = RunningJobs::default();
+        slot.used = DimAmounts::default();
+        slot.running = DimAmounts::default();
         slot.of_tenants.values_mut().for_each(TenantCharge::forget_share);
     }
     for i in 0..slots.len() {
         let (own, own_running) = (std::mem::take(&mut slots[i].own), std::mem::take(&mut slots[i].own_running));
         for node in slots[i].path.clone() {
-            slots[node.index()].used.add_dense(&own);
-            slots[node.index()].running.add(own_running.iter().map(|(dim, count)| (*dim, *count)));
+            slots[node.index()].used.add_all(&own);
+            slots[node.index()].running.add_all(&own_running);
         }
         (slots[i].own, slots[i].own_running) = (own, own_running);
     }

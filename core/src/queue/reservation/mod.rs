@@ -30,78 +30,32 @@
 //! else: a restart makes the same ones.
 
 pub(crate) mod blocked;
+mod rank;
 
 use std::{
     cell::Cell,
-    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     ops::Bound,
 };
 
-use crate::{
-    queue::{
-        capacity::ReservedClusters,
-        pending::{
-            job_order::{JobId, JobKey},
-            line::{Inadmissible, ShapeId},
-        },
-        quota::{
-            amounts::{Dim, Sparse},
-            slot::QueueIndex,
-        },
-        reservation::blocked::{Blocked, BlockedFirst},
+use crate::queue::{
+    capacity::ReservedClusters,
+    pending::{
+        job_order::JobId,
+        line::{Inadmissible, ShapeId},
     },
-    time::SubmitTime,
+    quota::{
+        amounts::{Dim, Sparse},
+        slot::QueueIndex,
+    },
+    reservation::blocked::{Blocked, BlockedFirst},
 };
+
+pub(crate) use rank::ReservationRank;
 
 /// Seconds that a blocked job waits before it gets a reservation, unless `Engine::set_reservation_after` or
 /// its queue says otherwise.
 pub const RESERVATION_AFTER: i64 = 60;
-
-/// A job's place among all that are blocked; the smallest is served first.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ReservationRank {
-    pub(crate) queue_priority: Reverse<i32>,
-    pub(crate) priority: Reverse<i32>,
-    /// By when it should have started, in seconds since 1970: its deadline, at the latest [`ReservationRank::AHEAD`]
-    /// after it came.
-    pub(crate) by: i64,
-    /// When it came.
-    pub(crate) created: SubmitTime,
-    pub(crate) id: JobId,
-    /// Its deadline, or [`JobKey::NO_DEADLINE`]. No two jobs have the same identity, so it decides nothing here.
-    pub(crate) deadline: i64,
-}
-
-impl ReservationRank {
-    /// Seconds within which a job without a deadline should start. A job whose deadline is sooner ranks before others
-    /// that are as old, at most as if it were this much older: so those with deadlines, however many come, starve
-    /// nobody.
-    const AHEAD: i64 = 3600;
-
-    /// A job's place among those of a queue of this priority.
-    pub(crate) fn new(queue_priority: i32, key: &JobKey) -> Self {
-        Self {
-            queue_priority: Reverse(queue_priority),
-            priority: key.priority,
-            by: key.deadline.min(key.created.as_second().saturating_add(Self::AHEAD)),
-            created: key.created,
-            id: key.id.clone(),
-            deadline: key.deadline,
-        }
-    }
-
-    /// When it has waited long enough: at its deadline already, if that is sooner.
-    pub(crate) fn due_at(&self, wait: i64) -> i64 {
-        let created = self.created.as_second();
-        created.saturating_add(wait).min(self.deadline).max(created)
-    }
-
-    /// Whether its priorities alone put it before the other.
-    pub(crate) fn outranks(&self, other: &Self) -> bool {
-        (self.queue_priority, self.priority) < (other.queue_priority, other.priority)
-    }
-}
 
 /// What blocks the reserving job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -360,7 +314,7 @@ impl Reservations {
     /// The reservations that block a job of this rank in the queue at the beginning of this path.
     pub(crate) fn list_reservations_blocking(&self, path: &[QueueIndex], rank: &ReservationRank) -> Vec<ReservationId> {
         let holder = self.held_by_job(&rank.id).and_then(|(_, id)| self.all.get(&id));
-        let mut binding = Vec::new();
+        let (mut binding, mut seen) = (Vec::new(), BTreeSet::new());
         for node in path {
             for ((_, cause), front) in self.list_reservations_by_cause_at(*node) {
                 let Some(queue) = front.first().map(|(_, queue)| *queue) else { continue };
@@ -369,7 +323,7 @@ impl Reservations {
                     reservation.blocks_rank(rank, holder)
                         && (*cause != ReservationCause::Backoff || reservation.rank.outranks(rank))
                 };
-                if !binding.contains(&id) && self.all.get(&id).is_some_and(binds) {
+                if self.all.get(&id).is_some_and(binds) && seen.insert(id) {
                     binding.push(id);
                 }
             }

@@ -77,7 +77,7 @@ fn what_a_job_is_admitted_with_is_its_own_priority_so_that_age_evicts_nobody() {
     let mut engine = full(aging("10/100s", "q"));
     engine.set_now(1_000);
     engine.remove_job("runs");
-    let release = engine.release_next(|_, _| Fit::Yes).unwrap();
+    let release = engine.release_next_by_fit(|_, _| Fit::Yes).unwrap();
     assert_eq!((release.id.as_str(), release.admission.priority), ("old", 0));
 }
 

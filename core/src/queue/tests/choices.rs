@@ -37,7 +37,7 @@ fn choosing(id: &str, queue: &str, created: i64, models: &[&str], amount: i64) -
 }
 
 fn start(engine: &mut Engine) -> Vec<(String, String)> {
-    let next = || engine.release_next(|_, _| Fit::Yes);
+    let next = || engine.release_next_by_fit(|_, _| Fit::Yes);
     std::iter::from_fn(next).map(|release| (release.id.to_string(), release.admission.charged.to_string())).collect()
 }
 
@@ -51,7 +51,7 @@ fn a_job_starts_on_the_first_model_that_has_quota_and_is_charged_that() {
     for (created, id) in [(1, "a"), (2, "b"), (3, "c")] {
         engine.enqueue_job(choosing(id, "q", created, &["A", "H"], 3));
     }
-    let release = engine.release_next(|_, _| Fit::Yes).unwrap();
+    let release = engine.release_next_by_fit(|_, _| Fit::Yes).unwrap();
     assert_eq!((release.id.as_str(), release.admission.card), ("a", Some("x.io/gpu:A".into())));
     assert_eq!(start(&mut engine), said(&[("b", "x.io/gpu:H 3")]));
     let why = engine.explain_pending("c").unwrap();
@@ -79,7 +79,7 @@ fn a_job_falls_back_for_want_of_room_and_asks_for_each_model_by_its_own_name() {
             _ => Fit::Yes,
         }
     };
-    assert_eq!(engine.release_next(fit).unwrap().admission.card, Some("x.io/gpu:H".into()));
+    assert_eq!(engine.release_next_by_fit(fit).unwrap().admission.card, Some("x.io/gpu:H".into()));
 }
 
 #[test]
@@ -184,10 +184,10 @@ fn the_preemptor_gets_its_reservation_on_the_next_model_once_one_is_known_to_fit
     let mut engine = engine([limited("q", &[("A", 4), ("H", 4)])], 10);
     engine.charge_job(&"runs".into(), &"q".into(), &cards(&[("A", 4), ("H", 4)]));
     engine.enqueue_job(choosing("a", "q", 1, &["A", "H"], 3));
-    assert!(engine.release_next_or_reserve(&mut OnlyH).is_none());
+    assert!(engine.release_next_in_clusters(&mut OnlyH).is_none());
     assert_eq!(engine.pending_card("a"), Some(&"x.io/gpu:A".into()));
     engine.set_preemptor(Some("a".into()));
-    assert!(engine.release_next_or_reserve(&mut OnlyH).is_none());
+    assert!(engine.release_next_in_clusters(&mut OnlyH).is_none());
     assert_eq!(engine.pending_card("a"), Some(&"x.io/gpu:H".into()));
     let short = engine.reservation_of("a").and_then(|kept| kept.short);
     assert_eq!(short.map(|(_, name)| name), Some("x.io/gpu:H".into()));
@@ -343,7 +343,7 @@ proptest! {
                         false => Fit::No { never: false, detail: String::new() },
                     }
                 };
-                let release = engine.release_next(fit);
+                let release = engine.release_next_by_fit(fit);
                 let started = release.map(|one| (one.id.to_string(), one.admission.card.unwrap().to_string()));
                 let want = naive.start_next().map(|(id, model)| (format!("j{id:02}"), format!("{GPU}:{model}")));
                 prop_assert_eq!(&started, &want);

@@ -61,7 +61,7 @@ fn what_is_above_a_lost_queue_counts_where_it_is_now() {
 fn after_a_restart_the_record_says_where_a_lost_queue_was() {
     let mut before = engine([queue("top", 100), child("a", "top", 200), child("a1", "a", 200)], 500);
     before.enqueue_job(job("runs", "a1", 0, cpu(80)));
-    let record = before.release_next(|_, _| Fit::Yes).unwrap().admission;
+    let record = before.release_next_by_fit(|_, _| Fit::Yes).unwrap().admission;
     assert_eq!(record.above, ["a".into(), "top".into()]);
     let mut engine = engine([queue("top", 100), child("b", "top", 200)], 500);
     engine.enqueue_job(job("more", "b", 1, cpu(80)));

@@ -52,7 +52,7 @@ fn engine(queues: impl IntoIterator<Item = QueueSpec>, fleet: i64) -> Engine {
 }
 
 fn released(engine: &mut Engine) -> Vec<String> {
-    std::iter::from_fn(|| engine.release_next(|_, _| Fit::Yes)).map(|release| release.id.to_string()).collect()
+    std::iter::from_fn(|| engine.release_next_by_fit(|_, _| Fit::Yes)).map(|release| release.id.to_string()).collect()
 }
 
 fn token(engine: &Engine, id: &str) -> &'static str {
@@ -80,6 +80,28 @@ fn a_pause_releases_nothing_and_ends_where_it_began() {
     assert!(engine.set_paused(None));
     assert_eq!(released(&mut engine), ["small"]);
     assert_eq!(token(&engine, "waits"), "WaitingForQuota");
+}
+
+#[test]
+fn a_job_that_runs_is_admitted_again_only_where_the_ceilings_still_hold_it() {
+    let mut engine = engine([queue("top", 6), child("a", "top", 5), child("b", "top", 5)], 100);
+    let runs = job("a1", "a", 1, cpu(4));
+    let again = |engine: &mut Engine| {
+        engine.resolve_quota();
+        engine.would_admit_again("a1", &"a".into(), &runs.ask)
+    };
+    assert!(!again(&mut engine), "it holds nothing");
+    engine.enqueue_job(runs.clone());
+    assert_eq!(released(&mut engine), ["a1"]);
+    engine.charge_job(&"b1".into(), &"b".into(), &cpu(2));
+    assert!(again(&mut engine));
+    engine.charge_job(&"b1".into(), &"b".into(), &cpu(3));
+    assert!(!again(&mut engine), "its sibling took what its parent may have");
+    engine.charge_job(&"b1".into(), &"b".into(), &cpu(2));
+    engine.set_queue(child("a", "top", 3));
+    assert!(!again(&mut engine), "its queue may have less now");
+    engine.set_queue(QueueSpec { state: QueueState::Closed, ..child("a", "top", 5) });
+    assert!(!again(&mut engine), "its queue takes nobody");
 }
 
 #[test]
@@ -186,7 +208,7 @@ fn nobody_waits_behind_who_can_never_start() {
         FitClass(2) => Fit::No { never: true, detail: "no node is so large".into() },
         _ => Fit::Yes,
     };
-    assert!(engine.release_next(fit).is_none());
+    assert!(engine.release_next_by_fit(fit).is_none());
     let tokens = ["limit", "left", "room", "big", "small"].map(|id| token(&engine, id));
     assert_eq!(tokens, ["ExceedsCapability", "ExceedsCapability", "NeverFits", "WaitingForQuota", "BehindQueueHead"]);
     assert_eq!(
@@ -197,10 +219,10 @@ fn nobody_waits_behind_who_can_never_start() {
     assert_eq!(heads(&engine), [("big".to_owned(), 4)], "who may claim");
     // Once it can, it is the first again.
     engine.set_queue(queue("g", 100));
-    assert!(engine.release_next(fit).is_none());
+    assert!(engine.release_next_by_fit(fit).is_none());
     assert_eq!([token(&engine, "left"), token(&engine, "big")], ["WaitingForQuota", "BehindQueueHead"]);
     engine.remove_job("runs");
-    assert_eq!(engine.release_next(fit).unwrap().id.as_str(), "left");
+    assert_eq!(engine.release_next_by_fit(fit).unwrap().id.as_str(), "left");
 }
 
 /// While a cluster is away, or one is unknown, more may come.
@@ -287,13 +309,13 @@ fn no_room_is_asked_once_a_class_and_again_when_room_grew_defect_12() {
         asked += 1;
         Fit::No { never: false, detail: "3 of 8 pods fit".into() }
     };
-    assert!(engine.release_next(full).is_none());
+    assert!(engine.release_next_by_fit(full).is_none());
     assert_eq!(asked, 1);
     assert_eq!(
         engine.explain_pending("j0").unwrap().to_string(),
         "waits in queue q, position 1 of 1000: there is quota, but insufficient capacity: 3 of 8 pods fit"
     );
-    assert!(engine.release_next(|_, _| Fit::Yes).is_none(), "nothing grew");
+    assert!(engine.release_next_by_fit(|_, _| Fit::Yes).is_none(), "nothing grew");
     engine.requeue_after_capacity_change();
     assert_eq!(released(&mut engine).len(), 100);
 }
@@ -307,7 +329,7 @@ fn all_tasks_and_all_copies_are_charged_defects_2_and_10() {
     ];
     let ask = Arc::new(Ask { tasks, copies: 3, fit: FitClass(0), run_for: None, counted: Counted::Job, card: None });
     engine.enqueue_job(Job { ask, ..job("a", "q", 1, cpu(0)) });
-    let release = engine.release_next(|_, _| Fit::Yes).unwrap();
+    let release = engine.release_next_by_fit(|_, _| Fit::Yes).unwrap();
     assert_eq!(release.admission.charged, cpu(51));
     assert_eq!(release.admission.copies, 3);
     assert_eq!(engine.usage_of(&"q".into()).used, cpu(51));
@@ -319,7 +341,7 @@ fn what_is_beyond_the_minimum_is_granted_as_far_as_it_fits() {
     let tasks = vec![TaskAsk { name: "worker".into(), request: cpu(3), min: 2, most: 8, step: 1 }];
     let ask = Arc::new(Ask { tasks, copies: 1, fit: FitClass(0), run_for: None, counted: Counted::Job, card: None });
     engine.enqueue_job(Job { ask, ..job("a", "q", 1, cpu(0)) });
-    let admission = engine.release_next(|_, _| Fit::Yes).unwrap().admission;
+    let admission = engine.release_next_by_fit(|_, _| Fit::Yes).unwrap().admission;
     assert_eq!(admission.tasks, [("worker".into(), 3)].into());
     assert_eq!(admission.charged, cpu(9));
 }
@@ -334,7 +356,7 @@ fn partitions_beyond_the_minimum_are_granted_whole() {
     let ask = Arc::new(Ask { tasks, copies: 1, fit: FitClass(0), run_for: None, counted: Counted::Job, card: None });
     engine.enqueue_job(Job { ask, ..job("a", "q", 1, cpu(0)) });
     // 45 cores are 15 workers: 12 in whole partitions, and 9 of the others.
-    let admission = engine.release_next(|_, _| Fit::Yes).unwrap().admission;
+    let admission = engine.release_next_by_fit(|_, _| Fit::Yes).unwrap().admission;
     assert_eq!(admission.tasks, [("worker".into(), 12), ("eval".into(), 9)].into());
     assert_eq!(admission.charged, cpu(45));
 }

@@ -72,7 +72,7 @@ fn the_policy_decides_what_the_order_looks_at() {
     assert_eq!(order(OrderPolicy::Fifo), ["low0", "b0", "a sla", "a5", "b4"]);
     // And what is admitted keeps its real priority.
     start.set_order_policy(OrderPolicy::Fifo);
-    let all = std::iter::from_fn(|| start.release_next(|_, _| Fit::Yes));
+    let all = std::iter::from_fn(|| start.release_next_by_fit(|_, _| Fit::Yes));
     let priorities: Vec<i32> = all.map(|release| release.admission.priority).collect();
     assert_eq!(priorities, [0, 0, 0, 5, 4]);
 }
@@ -128,5 +128,43 @@ fn traverse_passes_a_blocked_head_and_fifo_does_not_defect_14() {
             engine.remove_job("runs");
             assert_eq!(released(&mut engine), ["big"]);
         }
+    }
+}
+
+/// Clusters that answer so many questions.
+struct Patience(usize);
+
+impl crate::queue::ClusterCapacity for Patience {
+    fn fits(&mut self, _: &JobId, _: &Ask, _: &[&crate::queue::ReservedClusters]) -> Fit {
+        self.0 -= 1;
+        Fit::No { never: false, detail: "full".to_owned() }
+    }
+
+    fn explain_never_fits(&mut self, _: &JobId, _: &Ask) -> Option<String> {
+        None
+    }
+
+    fn keep(&mut self, _: &JobId, _: &Ask, _: &[crate::gang::ClusterName]) -> Option<crate::queue::ReservedClusters> {
+        None
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+#[test]
+fn who_asks_clusters_that_are_exhausted_goes_on_where_it_stopped() {
+    let mut engine = engine([queue("q", 9)], 9);
+    for i in 0..5_i64 {
+        let mut other = job(&format!("j{i}"), "q", i, cpu(1));
+        Arc::make_mut(&mut other.ask).fit = FitClass(i.unsigned_abs());
+        engine.enqueue_job(other);
+    }
+    let answered =
+        |engine: &Engine| (0..5).filter(|i| token(engine, &format!("j{i}")) == "InsufficientCapacity").count();
+    for (patience, in_all) in [(2, 2), (2, 4), (2, 5)] {
+        assert!(engine.release_next_in_clusters(&mut Patience(patience)).is_none());
+        assert_eq!(answered(&engine), in_all);
     }
 }

@@ -2,6 +2,7 @@ mod apart;
 mod objective;
 mod partition_domains;
 mod planted;
+mod preferences;
 mod properties;
 mod task_topology;
 mod topology;

@@ -136,6 +136,7 @@ impl Case {
             clusters: used.len(),
             data: used.iter().map(|one| self.data[*one]).sum(),
             cost: used.iter().map(|one| self.costs[*one]).sum(),
+            disliked: Dislike::default(),
             fragments: self.fragments(nodes),
             opened: used.len(),
         }

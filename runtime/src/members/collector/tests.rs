@@ -43,6 +43,8 @@ struct Servers {
     /// Pods of the member.
     pods: watch::Sender<u32>,
     member_is_up: watch::Sender<bool>,
+    /// Cores that the member's node says it uses, where the member serves that.
+    cpu_used: Mutex<Option<&'static str>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -90,7 +92,13 @@ async fn member(State(servers): State<Arc<Servers>>, request: Request) -> Respon
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
     let (path, query) = (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
-    if path.contains("hypernodes") || path.contains("queues") {
+    let used = lock(&servers.cpu_used).filter(|_| path.contains("metrics.k8s.io"));
+    if let Some(cpu) = used {
+        let timestamp = Wall(servers.began).now().to_string();
+        let usage = json!({"cpu": cpu, "memory": "1Gi"});
+        return list(json!([{"metadata": {"name": "n1"}, "timestamp": timestamp, "usage": usage}]));
+    }
+    if path.contains("hypernodes") || path.contains("queues") || path.contains("metrics.k8s.io") {
         let status = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": ""});
         return (StatusCode::NOT_FOUND, Json(status)).into_response();
     }
@@ -123,7 +131,8 @@ async fn member(State(servers): State<Arc<Servers>>, request: Request) -> Respon
 fn collector(there: Value) -> (Arc<Servers>, CancellationToken) {
     let began = Instant::now();
     let (pods, member_is_up) = (watch::channel(0).0, watch::channel(true).0);
-    let servers = Arc::new(Servers { began, writes: Mutex::default(), there, pods, member_is_up });
+    let (writes, cpu_used) = (Mutex::default(), Mutex::default());
+    let servers = Arc::new(Servers { began, writes, there, pods, member_is_up, cpu_used });
     let client = |router: Router| Client::new(router, "default");
     let host = client(Router::new().fallback(host).with_state(Arc::clone(&servers)));
     let inside = client(Router::new().fallback(member).with_state(Arc::clone(&servers)));
@@ -170,6 +179,29 @@ async fn writes_do_not_depend_on_how_many_pods_come_and_go() {
     assert_eq!(servers.seconds("m1.0").len(), parts + 1);
     let held = &servers.last("m1.0")["part"]["workloads"];
     assert_eq!(held.as_array().map(Vec::len), Some(6000));
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nodes_use_is_told_by_heartbeats_and_costs_no_write_of_its_own() {
+    let (servers, stop) = collector(Value::Null);
+    tokio::time::sleep(Duration::from_secs(130)).await;
+    assert!(servers.last("m1")["heartbeat"]["load"].is_null(), "the member serves none");
+    *lock(&servers.cpu_used) = Some("250");
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let load = servers.last("m1")["heartbeat"]["load"].clone();
+    assert_eq!((&load["used"]["cpu"], &load["capacity"]["cpu"]), (&json!("250"), &json!("1k")), "{load}");
+    let age = |load: &Value| {
+        let read_at: Timestamp = load["readAt"].as_str().unwrap().parse().unwrap();
+        Wall(servers.began).now().duration_since(read_at).as_secs()
+    };
+    assert!(age(&load) <= 60, "{load}");
+    assert_eq!(servers.seconds("m1.0").len(), 1, "a part is written when it changes");
+    assert!((8..=9).contains(&servers.seconds("m1").len()), "{:?}", servers.seconds("m1"));
+    // What it served no more stays with the time of then.
+    *lock(&servers.cpu_used) = None;
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert!(age(&servers.last("m1")["heartbeat"]["load"]) > 200);
     stop.cancel();
 }
 

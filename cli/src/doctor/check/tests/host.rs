@@ -20,6 +20,12 @@ fn a_definition_that_is_not_there_is_told() {
 }
 
 #[test]
+fn a_workload_kind_that_does_not_count_is_told_with_its_fault() {
+    let plant = |facts: &mut Facts| facts.kind_faults = [("runs".to_owned(), "spec.queue: no path".to_owned())].into();
+    finds(plant, Check::Definitions, Severity::Error, &["WorkloadKind runs does not count", "spec.queue: no path"]);
+}
+
+#[test]
 fn a_definition_that_is_not_established_is_told() {
     let plant = |facts: &mut Facts| definition(facts, OURS)["status"] = Value::Null;
     finds(plant, Check::Definitions, Severity::Error, &["not established"]);

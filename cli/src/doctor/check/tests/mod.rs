@@ -3,6 +3,8 @@
 mod host;
 mod work;
 
+use std::collections::BTreeMap;
+
 use caldera_controller::settings::Settings;
 use caldera_core::gang::WorkloadRef;
 use caldera_crds::{
@@ -62,6 +64,7 @@ fn healthy() -> Facts {
         versions: Versions { caldera: "2.0.0".into(), host: "v1.36.1".into(), members: Vec::new() },
         our_clock: Some(0),
         definitions: Ok(definitions),
+        kind_faults: BTreeMap::new(),
         rights: Ok(Vec::new()),
         mutating: Ok(vec![mutating]),
         validating: Ok(vec![validating]),
@@ -132,7 +135,7 @@ fn member() -> MemberFacts {
         volcano: Ok(pods.into()),
         volcano_version: None,
     };
-    MemberFacts { name: "m1".into(), ready: Ok(()), unread_maintenance: None, inside: Ok(inside) }
+    MemberFacts { name: "m1".into(), ready: Ok(()), unread_maintenance: None, unread_groups: None, inside: Ok(inside) }
 }
 
 fn inside(facts: &mut Facts) -> &mut MemberInside {

@@ -12,6 +12,15 @@ fn maintenance_windows_that_can_not_be_read_are_told() {
 }
 
 #[test]
+fn autoscaled_groups_that_can_not_be_read_are_told() {
+    let plant = |facts: &mut Facts| {
+        facts.members.as_mut().unwrap()[0].unread_groups = Some("group gpu has a max of 0".into());
+    };
+    let said = ["groups of m1 do not count", "caldera.dev/autoscaled-groups", "max of 0"];
+    finds(plant, Check::Members, Severity::Error, &said);
+}
+
+#[test]
 fn a_fleet_without_members_and_a_member_that_is_not_ready_are_told() {
     let plant = |facts: &mut Facts| facts.members = Ok(Vec::new());
     finds(plant, Check::Members, Severity::Error, &["no member has joined"]);

@@ -202,8 +202,9 @@ impl Engine {
     /// for nobody else can start there.
     pub(crate) fn list_due_blocked(&self, id: ReservationId) -> impl Iterator<Item = (ReservationRank, ShapeId)> {
         let fifo = self.slots[id.queue.index()].is_fifo();
-        let front = self.lines[id.queue.index()].list_head_entries().filter(move |_| fifo);
-        let front = front.map(move |(key, shape)| (self.reservation_rank(id.queue, key), shape));
+        // The way to the head may lead past many that can never start.
+        let front = fifo.then(|| self.lines[id.queue.index()].list_head_entries());
+        let front = front.into_iter().flatten().map(move |(key, shape)| (self.reservation_rank(id.queue, key), shape));
         let due = move |(rank, shape): &(ReservationRank, ShapeId)| {
             let due_at = self.reservation_due_at(id.queue, *shape, rank);
             self.reservations.is_blocked_by(id, *shape) && due_at.is_some_and(|due| due <= self.now)

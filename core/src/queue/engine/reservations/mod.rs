@@ -91,7 +91,7 @@ impl Engine {
     }
 
     /// Gives a job a reservation at once, whoever waits longer: others are evicted for it. To be followed by
-    /// [`Engine::release_next_or_reserve`] before anything comes free, for only a blocked job gets a reservation.
+    /// [`Engine::release_next_in_clusters`] before anything comes free, for only a blocked job gets a reservation.
     pub fn set_preemptor(&mut self, id: Option<JobId>) {
         if self.preemptor == id {
             return;
@@ -118,7 +118,7 @@ impl Engine {
 
 /// Questions.
 impl Engine {
-    /// When [`Engine::release_next`] may decide otherwise though nothing happened, in seconds since 1970.
+    /// When [`Engine::release_next_by_fit`] may decide otherwise though nothing happened, in seconds since 1970.
     #[must_use]
     pub fn next_due(&self) -> Option<i64> {
         let reservation = self.reservation_after.and(self.reservations.next_due());

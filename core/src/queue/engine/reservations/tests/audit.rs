@@ -248,10 +248,6 @@ impl Engine {
     }
 
     pub(crate) fn within_ceilings(&self) -> bool {
-        self.slots.iter().all(|slot| {
-            self.dims
-                .list_dims()
-                .all(|dim| slot.capability.get(dim).is_none_or(|ceiling| slot.used.get(dim) <= ceiling))
-        })
+        self.slots.iter().all(|slot| slot.capability.iter().all(|(dim, ceiling)| slot.used.get(dim) <= ceiling))
     }
 }

@@ -35,18 +35,18 @@ fn clusters_are_kept_for_who_lacks_room_and_its_quota_with_them() {
     engine.enqueue_job(big);
     engine.enqueue_job(job("s0", "q", 2, amounts(1, 0)));
     engine.set_now(2);
-    assert_eq!(engine.release_next_or_reserve(&mut room).unwrap().id.as_str(), "s0");
+    assert_eq!(engine.release_next_in_clusters(&mut room).unwrap().id.as_str(), "s0");
     engine.set_now(1 + RESERVATION_AFTER);
-    assert_eq!(engine.release_next_or_reserve(&mut room), None);
+    assert_eq!(engine.release_next_in_clusters(&mut room), None);
     assert_eq!(engine.reservation_of("big").unwrap().clusters, ["m1".into()]);
     engine.enqueue_job(job("s1", "q", 3, amounts(1, 0)));
     engine.enqueue_job(job("s2", "q", 3, amounts(2, 0)));
-    assert_eq!(engine.release_next_or_reserve(&mut room), None);
+    assert_eq!(engine.release_next_in_clusters(&mut room), None);
     assert_eq!(engine.explain_pending("s2").unwrap().token(), "BlockedByReservation");
     room.free = true;
     engine.requeue_after_capacity_change();
-    assert_eq!(engine.release_next_or_reserve(&mut room).unwrap().id.as_str(), "big");
-    assert_eq!(engine.release_next_or_reserve(&mut room).unwrap().id.as_str(), "s1");
+    assert_eq!(engine.release_next_in_clusters(&mut room).unwrap().id.as_str(), "big");
+    assert_eq!(engine.release_next_in_clusters(&mut room).unwrap().id.as_str(), "s1");
 }
 
 /// One cluster, which is free or is not, for jobs that are all alike.
@@ -78,7 +78,7 @@ fn kept_for_holder() -> (Engine, Alike) {
     engine.charge_job(&"a0".into(), &"a".into(), &amounts(1, 0));
     engine.enqueue_job(job("holder", "a", 0, amounts(10, 0)));
     engine.set_now(100);
-    assert_eq!(engine.release_next_or_reserve(&mut room), None);
+    assert_eq!(engine.release_next_in_clusters(&mut room), None);
     assert_eq!(engine.reservation_of("holder").unwrap().clusters, ["m1".into()]);
     (engine, room)
 }
@@ -88,10 +88,10 @@ fn kept_for_holder() -> (Engine, Alike) {
 fn what_is_kept_from_one_is_no_answer_for_the_holder_in_another_queue() {
     let (mut engine, mut room) = kept_for_holder();
     engine.enqueue_job(job("alike", "b", 90, amounts(10, 0)));
-    assert_eq!(engine.release_next_or_reserve(&mut room), None);
+    assert_eq!(engine.release_next_in_clusters(&mut room), None);
     room.free = true;
     engine.requeue_after_capacity_change();
-    assert_eq!(engine.release_next_or_reserve(&mut room).unwrap().id.as_str(), "holder");
+    assert_eq!(engine.release_next_in_clusters(&mut room).unwrap().id.as_str(), "holder");
 }
 
 /// The same where a growth of known size wakes them.
@@ -99,10 +99,10 @@ fn what_is_kept_from_one_is_no_answer_for_the_holder_in_another_queue() {
 fn what_is_kept_from_one_is_no_answer_for_the_holder_when_some_room_is_freed() {
     let (mut engine, mut room) = kept_for_holder();
     engine.enqueue_job(job("alike", "b", 90, amounts(10, 0)));
-    assert_eq!(engine.release_next_or_reserve(&mut room), None);
+    assert_eq!(engine.release_next_in_clusters(&mut room), None);
     room.free = true;
     engine.requeue_after_growth(&CapacityGrowth { free: amounts(10, 0), largest: amounts(10, 0) });
-    assert_eq!(engine.release_next_or_reserve(&mut room).unwrap().id.as_str(), "holder");
+    assert_eq!(engine.release_next_in_clusters(&mut room).unwrap().id.as_str(), "holder");
 }
 
 /// The cluster has room for small ones, but it is kept for a big one.
@@ -133,12 +133,12 @@ fn who_overrules_the_holder_is_asked_though_one_alike_was_refused() {
         Arc::make_mut(&mut big.ask).fit = FitClass(1);
         engine.enqueue_job(big);
         engine.set_now(100);
-        assert_eq!(engine.release_next_or_reserve(&mut ForSmall), None);
+        assert_eq!(engine.release_next_in_clusters(&mut ForSmall), None);
         engine.enqueue_job(job("small", "b", 90, amounts(1, 0)));
-        assert_eq!(engine.release_next_or_reserve(&mut ForSmall), None);
+        assert_eq!(engine.release_next_in_clusters(&mut ForSmall), None);
         engine.enqueue_job(Job { priority: 1, ..job("urgent", queue, 99, amounts(1, 0)) });
-        assert_eq!(engine.release_next_or_reserve(&mut ForSmall).unwrap().id.as_str(), "urgent", "{queue}");
-        assert_eq!(engine.release_next_or_reserve(&mut ForSmall), None);
+        assert_eq!(engine.release_next_in_clusters(&mut ForSmall).unwrap().id.as_str(), "urgent", "{queue}");
+        assert_eq!(engine.release_next_in_clusters(&mut ForSmall), None);
     }
 }
 
@@ -177,7 +177,7 @@ fn clusters_are_kept_for_a_term_then_others_then_none_and_twice_as_long() {
     stuck("too", "r", 2);
     let mut kept = |now: i64| {
         engine.set_now(now);
-        assert_eq!(engine.release_next_or_reserve(&mut Stuck), None);
+        assert_eq!(engine.release_next_in_clusters(&mut Stuck), None);
         let of = |id: &str| engine.reservation_of(id).map(|kept| kept.clusters[0].to_string());
         (of("stuck"), of("too"), engine.next_due().filter(|due| *due > now))
     };
@@ -199,11 +199,11 @@ fn others_pass_while_who_waits_in_vain_rests() {
     Arc::make_mut(&mut stuck.ask).fit = FitClass(1);
     engine.enqueue_job(stuck);
     engine.set_now(60);
-    assert_eq!(engine.release_next_or_reserve(&mut Stuck), None);
+    assert_eq!(engine.release_next_in_clusters(&mut Stuck), None);
     engine.enqueue_job(job("small", "q", 50, amounts(1, 0)));
-    assert_eq!(engine.release_next_or_reserve(&mut Stuck), None);
+    assert_eq!(engine.release_next_in_clusters(&mut Stuck), None);
     engine.set_now(3660);
-    assert_eq!(engine.release_next_or_reserve(&mut Stuck).unwrap().id.as_str(), "small");
+    assert_eq!(engine.release_next_in_clusters(&mut Stuck).unwrap().id.as_str(), "small");
 }
 
 /// A job with copies in many clusters, of which it lacks capacity in six, in others each time.
@@ -240,13 +240,13 @@ fn a_duplicated_job_that_lacks_capacity_elsewhere_each_time_keeps_no_more_cluste
     (ask.fit, ask.copies) = (FitClass(1), 20);
     engine.enqueue_job(copies);
     engine.set_now(60);
-    assert_eq!(engine.release_next_or_reserve(&mut room), None);
+    assert_eq!(engine.release_next_in_clusters(&mut room), None);
     let mut kept_after_others_took = |first: usize, now: i64| {
         room.first = first;
         engine.set_now(now);
         engine.enqueue_job(Job { priority: 1, ..job(&format!("other{now}"), "q", now, amounts(1, 0)) });
-        assert!(engine.release_next_or_reserve(&mut room).is_some());
-        assert_eq!(engine.release_next_or_reserve(&mut room), None);
+        assert!(engine.release_next_in_clusters(&mut room).is_some());
+        assert_eq!(engine.release_next_in_clusters(&mut room), None);
         let kept = engine.reservation_of("copies").map(|kept| kept.clusters);
         kept.and_then(|kept| Some((kept.first()?.to_string(), kept.last()?.to_string())))
     };

@@ -109,7 +109,7 @@ fn endless_jobs_with_deadlines_starve_nobody_without() {
             }
         }
         engine.set_now(now);
-        while let Some(release) = engine.release_next(|_, _| Fit::Yes) {
+        while let Some(release) = engine.release_next_by_fit(|_, _| Fit::Yes) {
             ends.insert(release.id.to_string(), now + 20);
             if release.id.as_str() == "big" {
                 started = Some(now);

@@ -71,7 +71,7 @@ impl Told {
                 self.engine.resolve_quota();
                 self.engine.wake_all_short();
             }
-            let release = self.engine.release_next(|_, _| Fit::Yes);
+            let release = self.engine.release_next_by_fit(|_, _| Fit::Yes);
             self.engine.audit_requeue();
             let Some(release) = release else { break };
             started.push((release.id, release.admission.charged));

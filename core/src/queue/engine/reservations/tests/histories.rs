@@ -332,7 +332,7 @@ impl Play {
         self.end(now);
         self.engine.set_now(now);
         let mut started = Vec::new();
-        while let Some(release) = self.engine.release_next_or_reserve(&mut self.room) {
+        while let Some(release) = self.engine.release_next_in_clusters(&mut self.room) {
             let found = std::mem::take(&mut self.room.found);
             let all = i64::try_from(release.admission.charged.get("cpu").units_ceil()).unwrap();
             let cpu = all / i64::try_from(found.len().max(1)).unwrap();

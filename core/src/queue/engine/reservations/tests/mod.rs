@@ -72,8 +72,9 @@ fn known(mut job: Job, run_for: i64) -> Job {
 fn at(engine: &mut Engine, now: i64) -> Vec<String> {
     engine.set_now(now);
     engine.audit_requeue();
-    let released: Vec<String> =
-        std::iter::from_fn(|| engine.release_next(|_, _| Fit::Yes)).map(|release| release.id.to_string()).collect();
+    let released: Vec<String> = std::iter::from_fn(|| engine.release_next_by_fit(|_, _| Fit::Yes))
+        .map(|release| release.id.to_string())
+        .collect();
     engine.audit();
     released
 }
@@ -222,7 +223,7 @@ fn a_holder_that_turns_out_to_fit_nowhere_keeps_no_place() {
         FitClass(9) => Fit::No { never: true, detail: "no node is so large".into() },
         _ => Fit::Yes,
     };
-    assert_eq!(engine.release_next(fit).map(|release| release.id), Some("s1".into()));
+    assert_eq!(engine.release_next_by_fit(fit).map(|release| release.id), Some("s1".into()));
     assert_eq!(engine.reservation_of("big"), None);
 }
 
@@ -281,7 +282,7 @@ fn what_a_job_gets_beyond_its_minimum_is_not_what_is_kept() {
     let mut elastic = job("elastic", "q", 2, amounts(1, 0));
     Arc::make_mut(&mut elastic.ask).tasks[0].most = 9;
     engine.enqueue_job(elastic);
-    let release = engine.release_next(|_, _| Fit::Yes).unwrap();
+    let release = engine.release_next_by_fit(|_, _| Fit::Yes).unwrap();
     assert_eq!(release.admission.charged, amounts(6, 0));
 }
 
@@ -437,7 +438,7 @@ fn releases_are_the_same_whatever_the_order_of_arrival() {
             engine.enqueue_job(jobs[*i].clone());
         }
         engine.set_now(1000);
-        std::iter::from_fn(|| engine.release_next(|_, _| Fit::Yes)).collect()
+        std::iter::from_fn(|| engine.release_next_by_fit(|_, _| Fit::Yes)).collect()
     };
     let forward: Vec<usize> = (0..12).collect();
     let backward: Vec<usize> = (0..12).rev().collect();

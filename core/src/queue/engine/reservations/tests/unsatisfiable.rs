@@ -40,7 +40,7 @@ fn too_large(id: &str, queue: &str, created: i64, cpu: i64) -> Job {
 
 fn started(engine: &mut Engine, fleet: &mut Fleet, now: i64) -> Vec<String> {
     engine.set_now(now);
-    let released = std::iter::from_fn(|| engine.release_next_or_reserve(fleet)).map(|release| release.id.to_string());
+    let released = std::iter::from_fn(|| engine.release_next_in_clusters(fleet)).map(|release| release.id.to_string());
     let released = released.collect();
     engine.audit();
     released

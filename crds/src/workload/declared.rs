@@ -1,0 +1,392 @@
+//! The kinds that admins told by data, and which of what they told counts.
+//!
+//! Rule: a [`KindDeclaration`](super::kind_declaration::KindDeclaration) becomes a [`Layout`] like those of the kinds
+//! told in code, and from then on nothing asks where it is from. It counts unless it names a kind of Kubernetes,
+//! Karmada, Volcano or Caldera, has a word that another kind has, or a path that is none: each is refused with a
+//! sentence. Of two that tell the same kind the last one that is told to [`declare_kind`] counts: who reads them tells
+//! it one.
+//!
+//! The kinds are a setting of the process, as the table in code is, and no input of a decision: each component reads
+//! them before it decides anything, and adds what comes later. One that is deleted stays known until the process ends,
+//! so that what runs of it is still charged, ends, and gives back what it held. Tables live as long as the process; at
+//! most [`MOST_TABLES`] are made in it.
+
+use std::{
+    cmp::Ordering,
+    hash::{Hash, Hasher},
+    sync::{Arc, OnceLock, PoisonError, RwLock},
+};
+
+use super::{
+    WorkloadKind,
+    kind_declaration::{
+        GroupKind, KindDeclarationSpec, LONGEST_PATH, MOST_POD_SETS, PodSetForm, PodSetPaths, StatusSign,
+    },
+    kind_names::{KindNames, RESERVED_GROUPS, TAKEN, list_taken_words},
+    layout::{Count, Demand, End, FieldDemand, Layout, Names, Number, Path, PodMarks, PodSets, StatusTest, TaskMark},
+    layouts::{COMPLETED, FAILED, QUEUE},
+};
+
+/// Kinds that a host may have told by data.
+pub const MOST_DECLARED_KINDS: usize = 32;
+/// Tables that a process makes of them, each time that one is changed.
+const MOST_TABLES: usize = 512;
+const STATUS: &str = "status.";
+const UNSET: &str = "the declaration of its kind says that it must not be set";
+
+/// Why a declaration does not count.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeclarationError {
+    /// Its group is of Kubernetes or of a project whose kinds are told in code.
+    #[error("{0} is no group of your own: its kinds are told in code or are no workloads")]
+    Reserved(String),
+    /// Another kind has its name.
+    #[error("{0}: {TAKEN}")]
+    Taken(String),
+    /// A field is not as the schema has it.
+    #[error("{field}: {why}")]
+    Field {
+        /// Which one.
+        field: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// There are too many.
+    #[error("{MOST_DECLARED_KINDS} kinds are the most that can be told")]
+    TooMany,
+    /// There were too many changes.
+    #[error("{MOST_TABLES} changes are the most that a process takes: restart it")]
+    TooManyChanges,
+}
+
+/// A kind that is told by data. Two are the same if they are of one kind, whatever is told of it.
+#[derive(Debug, Clone, Copy)]
+pub struct DeclaredKind(&'static Table);
+
+struct Table {
+    told: KindDeclarationSpec,
+    names: KindNames,
+    layout: Layout,
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.names.kind)
+    }
+}
+
+impl DeclaredKind {
+    pub(super) const fn names(self) -> KindNames {
+        self.0.names
+    }
+
+    pub(super) const fn layout(self) -> &'static Layout {
+        &self.0.layout
+    }
+
+    const fn key(self) -> (&'static str, &'static str, &'static str) {
+        (self.0.names.group, self.0.names.kind, self.0.names.version)
+    }
+}
+
+impl PartialEq for DeclaredKind {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for DeclaredKind {}
+
+impl PartialOrd for DeclaredKind {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for DeclaredKind {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl Hash for DeclaredKind {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+/// What the process knows.
+#[derive(Default)]
+struct Known {
+    /// Those that count, in the order in which they came.
+    kinds: Arc<[WorkloadKind]>,
+    /// All that were made.
+    tables: Vec<&'static Table>,
+}
+
+fn known() -> &'static RwLock<Known> {
+    static KNOWN: OnceLock<RwLock<Known>> = OnceLock::new();
+    KNOWN.get_or_init(RwLock::default)
+}
+
+/// The kinds that are told by data and count.
+pub(super) fn list_declared_kinds() -> Arc<[WorkloadKind]> {
+    Arc::clone(&known().read().unwrap_or_else(PoisonError::into_inner).kinds)
+}
+
+/// What was told of the kinds that count.
+#[must_use]
+pub fn list_declarations() -> Vec<KindDeclarationSpec> {
+    let told = |kind: &WorkloadKind| match kind {
+        WorkloadKind::Declared(DeclaredKind(table)) => Some(table.told.clone()),
+        _ => None,
+    };
+    list_declared_kinds().iter().filter_map(told).collect()
+}
+
+/// Has the process know a kind from now on.
+///
+/// # Errors
+/// If the declaration does not count.
+pub fn declare_kind(told: &KindDeclarationSpec) -> Result<WorkloadKind, DeclarationError> {
+    let mut known = known().write().unwrap_or_else(PoisonError::into_inner);
+    let others = known.kinds.iter().filter(|kind| !is_of(**kind, told)).copied();
+    let others: Vec<WorkloadKind> = WorkloadKind::ALL.into_iter().chain(others).collect();
+    check_names(told, &others)?;
+    check_fields(told)?;
+    let at = known.kinds.iter().position(|known| is_of(*known, told));
+    if at.is_none() && known.kinds.len() >= MOST_DECLARED_KINDS {
+        return Err(DeclarationError::TooMany);
+    }
+    let made = known.tables.iter().find(|table| table.told == *told).copied();
+    let table = match made {
+        Some(table) => table,
+        None if known.tables.len() >= MOST_TABLES => return Err(DeclarationError::TooManyChanges),
+        None => build_table(told),
+    };
+    if made.is_none() {
+        known.tables.push(table);
+    }
+    let kind = WorkloadKind::Declared(DeclaredKind(table));
+    let mut kinds = known.kinds.to_vec();
+    match at {
+        Some(at) => kinds[at] = kind,
+        None => kinds.push(kind),
+    }
+    known.kinds = kinds.into();
+    Ok(kind)
+}
+
+fn is_of(kind: WorkloadKind, told: &KindDeclarationSpec) -> bool {
+    (kind.group(), kind.kind()) == (&*told.group, &*told.kind)
+}
+
+fn check_names(told: &KindDeclarationSpec, others: &[WorkloadKind]) -> Result<(), DeclarationError> {
+    let is_reserved = |group: &&str| told.group == **group || told.group.ends_with(&format!(".{group}"));
+    if !told.group.contains('.') || RESERVED_GROUPS.iter().any(is_reserved) {
+        return Err(DeclarationError::Reserved(told.group.clone()));
+    }
+    let word = |field, text: &str, is_upper: bool| {
+        let mut letters = text.chars();
+        let first =
+            letters.next().is_some_and(|c| if is_upper { c.is_ascii_uppercase() } else { c.is_ascii_lowercase() });
+        let rest = letters.all(|c| c.is_ascii_alphanumeric() && (is_upper || !c.is_ascii_uppercase()));
+        let is_word = first && rest && text.len() <= 63;
+        is_word.then_some(()).ok_or_else(|| DeclarationError::Field { field, why: format!("{text:?} is no name") })
+    };
+    word("spec.kind", &told.kind, true)?;
+    word("spec.plural", &told.plural, false)?;
+    word("spec.version", &told.version, false)?;
+    let taken = list_taken_words(others.iter().copied());
+    let has = |word: &str| taken.contains(&word);
+    if has(&told.kind.to_lowercase()) || has(&told.plural) {
+        return Err(DeclarationError::Taken(told.kind.clone()));
+    }
+    Ok(())
+}
+
+/// What is kept is kept for ever, so all of it is looked at before.
+fn check_fields(told: &KindDeclarationSpec) -> Result<(), DeclarationError> {
+    if told.pod_sets.is_empty() || told.pod_sets.len() > MOST_POD_SETS {
+        let why = format!("there are {}: 1 to {MOST_POD_SETS} can be told", told.pod_sets.len());
+        return Err(DeclarationError::Field { field: "spec.podSets", why });
+    }
+    for set in &told.pod_sets {
+        check_path("spec.podSets.path", &set.path)?;
+        check_path("spec.podSets.template", &set.template)?;
+        set.replicas.iter().try_for_each(|text| check_path("spec.podSets.replicas", text))?;
+        if let Some(PodSetForm::Other(word)) = &set.form {
+            let why = format!("{word:?} is none of Single, List and Map");
+            return Err(DeclarationError::Field { field: "spec.podSets.form", why });
+        }
+    }
+    told.must_be_unset.iter().try_for_each(|text| check_path("spec.mustBeUnset", text))?;
+    for (field, text) in [
+        ("spec.queue", &told.queue),
+        ("spec.priorityClass", &told.priority_class),
+        ("spec.suspend", &told.suspend),
+        ("spec.deadline", &told.deadline),
+    ] {
+        text.iter().try_for_each(|text| check_path(field, text))?;
+    }
+    let status = &told.status;
+    status.running_pods.iter().try_for_each(|text| check_status_path("spec.status.runningPods", text))?;
+    for (field, sign) in [
+        ("spec.status.running", &status.running),
+        ("spec.status.succeeded", &status.succeeded),
+        ("spec.status.failed", &status.failed),
+    ] {
+        sign.iter().try_for_each(|sign| check_sign(field, sign))?;
+    }
+    Ok(())
+}
+
+fn check_sign(field: &'static str, told: &StatusSign) -> Result<(), DeclarationError> {
+    match (&told.condition, &told.path) {
+        (Some(_), None) => Ok(()),
+        (None, Some(path)) if !told.values.is_empty() => check_status_path(field, path),
+        _ => Err(DeclarationError::Field { field, why: "say a condition, or a path with values".to_owned() }),
+    }
+}
+
+fn check_status_path(field: &'static str, text: &str) -> Result<(), DeclarationError> {
+    match text.strip_prefix(STATUS) {
+        Some(below) => check_path(field, below),
+        None => Err(DeclarationError::Field { field, why: format!("{text:?} does not begin with status.") }),
+    }
+}
+
+fn check_path(field: &'static str, text: &str) -> Result<(), DeclarationError> {
+    let is_field = |part: &str| {
+        let begins = part.chars().next().is_some_and(|letter| letter.is_ascii_alphabetic() || letter == '_');
+        begins && part.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-".contains(letter))
+    };
+    if text.len() > LONGEST_PATH || !text.split('.').all(is_field) {
+        let why = format!("{text:?} is no path: fields with dots between them, {LONGEST_PATH} letters at most");
+        return Err(DeclarationError::Field { field, why });
+    }
+    Ok(())
+}
+
+fn build_table(told: &KindDeclarationSpec) -> &'static Table {
+    let lower = keep_text(&told.kind.to_lowercase());
+    let (group, plural) = (keep_text(&told.group), keep_text(&told.plural));
+    let names = KindNames {
+        group,
+        version: keep_text(&told.version),
+        kind: keep_text(&told.kind),
+        plural,
+        title: keep_text(&told.kind),
+        aliases: keep_list(vec![lower, plural, keep_text(&format!("{plural}.{group}"))]),
+    };
+    let path = |text: &Option<String>| text.as_deref().map(keep_path);
+    let unset = |text: &String| Demand { at: keep_path(text), is: FieldDemand::Unset, why: UNSET };
+    let mut demands: Vec<Demand> = told.must_be_unset.iter().map(unset).collect();
+    demands.extend(path(&told.queue).map(|at| Demand { at, is: FieldDemand::OwnQueue, why: QUEUE }));
+    let suspend_text = keep_text(told.suspend.as_deref().unwrap_or_default());
+    let status = &told.status;
+    let (succeeded, failed) = (list_signs(status.succeeded.as_ref()), list_signs(status.failed.as_ref()));
+    let ends = succeeded.iter().map(|sign| (sign, COMPLETED)).chain(failed.iter().map(|sign| (sign, FAILED)));
+    let ends = ends.map(|(sign, phase)| End { when: keep_list(vec![sign.to_test()]), phase }).collect();
+    let count_all = |signs: &[Sign]| signs.iter().map(|sign| Count::AllIf(sign.to_test())).collect();
+    let running = match &status.running_pods {
+        Some(text) => vec![Count::Number(keep_status_path(text))],
+        None => count_all(&list_signs(status.running.as_ref())),
+    };
+    let layout = Layout {
+        pod_sets: keep_list(told.pod_sets.iter().map(build_pod_sets).collect()),
+        make_pod: None,
+        classes: keep_list(Vec::from_iter(path(&told.priority_class))),
+        suspend: path(&told.suspend).map(|path| (path, suspend_text)),
+        deadline: path(&told.deadline).unwrap_or(&["spec", "activeDeadlineSeconds"]),
+        demands: keep_list(demands),
+        ends: keep_list(ends),
+        running: keep_list(running),
+        succeeded: keep_list(count_all(&succeeded)),
+        failed: keep_list(count_all(&failed)),
+        pods: build_pod_marks(told),
+    };
+    Box::leak(Box::new(Table { told: told.clone(), names, layout }))
+}
+
+fn build_pod_sets(told: &PodSetPaths) -> PodSets {
+    let at = keep_path(&told.path);
+    let names = match told.form.as_ref() {
+        Some(PodSetForm::List) => Names::Field(keep_text(told.name_field.as_deref().unwrap_or_default())),
+        Some(PodSetForm::Map) => Names::Keys,
+        Some(PodSetForm::Single | PodSetForm::Other(_)) | None => {
+            let last = at.last().map(|field| field.to_lowercase()).unwrap_or_default();
+            Names::Only(keep_text(told.name.as_deref().unwrap_or(&last)))
+        }
+    };
+    let replicas = told.replicas.as_deref().map(keep_path).unwrap_or_default();
+    let default = told.default_replicas.map_or(1, |number| u32::try_from(number).unwrap_or(0));
+    PodSets {
+        at,
+        names,
+        replicas: keep_list(vec![Number::field_or(replicas, default)]),
+        templates: keep_list(vec![keep_path(&told.template)]),
+        requests: &[],
+        only_if: None,
+    }
+}
+
+fn build_pod_marks(told: &KindDeclarationSpec) -> PodMarks {
+    let name = keep_text(&told.pods.job_label);
+    let through = |made: &GroupKind| (keep_text(made.group.as_deref().unwrap_or_default()), keep_text(&made.kind));
+    PodMarks {
+        name,
+        also: None,
+        through: keep_list(told.pods.made_by.iter().map(through).collect()),
+        task: TaskMark::Label(keep_text(told.pods.task_label.as_deref().unwrap_or_default())),
+        logs: name,
+    }
+}
+
+/// One of the things of which a status says one.
+enum Sign {
+    Condition(&'static str),
+    Value(Path, &'static str),
+}
+
+impl Sign {
+    const fn to_test(&self) -> StatusTest {
+        match self {
+            Self::Condition(name) => StatusTest::Condition(name),
+            Self::Value(path, value) => StatusTest::Field(path, value),
+        }
+    }
+}
+
+fn list_signs(told: Option<&StatusSign>) -> Vec<Sign> {
+    let Some(told) = told else { return Vec::new() };
+    match (&told.condition, &told.path) {
+        (Some(name), _) => vec![Sign::Condition(keep_text(name))],
+        (None, Some(path)) => {
+            let path = keep_status_path(path);
+            told.values.iter().map(|value| Sign::Value(path, keep_text(value))).collect()
+        }
+        (None, None) => Vec::new(),
+    }
+}
+
+/// A path below `status`, from there.
+fn keep_status_path(text: &str) -> Path {
+    keep_path(text.strip_prefix(STATUS).unwrap_or(text))
+}
+
+fn keep_path(text: &str) -> Path {
+    keep_list(text.split('.').map(keep_text).collect())
+}
+
+/// Kept for ever, as the table that has it is.
+fn keep_list<T>(list: Vec<T>) -> &'static [T] {
+    Box::leak(list.into_boxed_slice())
+}
+
+fn keep_text(text: &str) -> &'static str {
+    Box::leak(text.into())
+}
+
+#[cfg(test)]
+mod tests;

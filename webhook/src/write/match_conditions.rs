@@ -1,0 +1,399 @@
+//! Which requests the webhook is asked about: expressions of CEL over the object, the old one and who asks.
+//!
+//! Rule: only what a rule of ours would change or refuse. A condition that does not hold keeps the request from us, in
+//! an outage too, so each is held in a test against objects as the API server has them.
+
+use std::collections::BTreeSet;
+
+use caldera_crds::{
+    action::{ACTION_STAMPS, WORKLOAD_ACTIONS},
+    workload::{WorkloadKind, kind_names::RESERVED_GROUPS, submission::STAMPS},
+};
+
+pub(super) const VOLCANO_KIND: &str =
+    "object.spec.resource.apiVersion == 'batch.volcano.sh/v1alpha1' && object.spec.resource.kind == 'Job'";
+pub(super) const HAS_PLACEMENT: &str = "has(object.spec.placement)";
+
+/// The kinds that can be queued, as CEL tells them from others.
+pub(super) struct KindsInCel {
+    /// Those that are queued only where they ask for it: pairs of version and kind.
+    others: String,
+}
+
+impl KindsInCel {
+    pub(super) fn new() -> Self {
+        let others = WorkloadKind::list_all().filter(|kind| *kind != WorkloadKind::VolcanoJob);
+        let pairs: Vec<String> = others.map(|kind| format!("['{}', '{}']", kind.api_version(), kind.kind())).collect();
+        Self { others: format!("[{}]", pairs.join(", ")) }
+    }
+
+    pub(super) fn match_other_kind(&self) -> String {
+        format!(
+            "{}.exists(k, k[0] == object.spec.resource.apiVersion && k[1] == object.spec.resource.kind)",
+            self.others
+        )
+    }
+
+    /// Whether a Work carries a Volcano Job, or a workload of another kind that names a queue, on itself or its pods.
+    pub(super) fn match_queued_work(&self) -> String {
+        format!(
+            "has(object.spec.workload) && has(object.spec.workload.manifests) && \
+             object.spec.workload.manifests.exists(m, m.apiVersion == 'batch.volcano.sh/v1alpha1' && \
+             m.kind == 'Job' || {}.exists(k, k[0] == m.apiVersion && k[1] == m.kind) && \
+             [m.metadata, has(m.spec) && has(m.spec.template) && has(m.spec.template.metadata) ? \
+             m.spec.template.metadata : m.metadata].exists(p, {NAMES_QUEUE}))",
+            self.others
+        )
+    }
+
+    /// The others of those kinds. Those of namespaces that opted in are queued, which a Work does not tell.
+    pub(super) fn match_other_work(&self) -> String {
+        format!(
+            "has(object.spec.workload) && has(object.spec.workload.manifests) && \
+             object.spec.workload.manifests.exists(m, {}.exists(k, k[0] == m.apiVersion && k[1] == m.kind))",
+            self.others
+        )
+    }
+
+    /// The Work of a workload's binding, by the name that Karmada gives bindings, which carries none: an override
+    /// changed its kind.
+    pub(super) fn match_workload_binding(&self) -> String {
+        let endings: BTreeSet<String> =
+            WorkloadKind::list_all().map(|kind| format!("'-{}'", kind.kind().to_lowercase())).collect();
+        let endings: Vec<String> = endings.into_iter().collect();
+        format!(
+            "has(object.metadata.annotations) && 'resourcebinding.karmada.io/name' in object.metadata.annotations && \
+             [{}].exists(k, object.metadata.annotations['resourcebinding.karmada.io/name'].endsWith(k))",
+            endings.join(", ")
+        )
+    }
+
+    /// Whether a binding is of a kind that may be told by data, and was not when the webhook was registered.
+    pub(super) fn match_undeclared_kind(&self) -> String {
+        let of = "object.spec.resource";
+        format!("{} && !({}) && !({VOLCANO_KIND})", match_own_group(of), self.match_other_kind())
+    }
+
+    /// The same of a Work that carries one.
+    pub(super) fn match_undeclared_work(&self) -> String {
+        format!(
+            "has(object.spec.workload) && has(object.spec.workload.manifests) && \
+             object.spec.workload.manifests.exists(m, {} && !{}.exists(k, k[0] == m.apiVersion && k[1] == m.kind))",
+            match_own_group("m"),
+            self.others
+        )
+    }
+
+    pub(super) fn match_work_without_workload(&self) -> String {
+        format!(
+            "!(has(object.spec.workload) && has(object.spec.workload.manifests) && \
+             object.spec.workload.manifests.exists(m, ([['batch.volcano.sh/v1alpha1', 'Job']] + {}).exists(k, \
+             k[0] == m.apiVersion && k[1] == m.kind)))",
+            self.others
+        )
+    }
+}
+
+/// Whether an object's group may be that of a kind told by data: neither a reserved one nor below one.
+fn match_own_group(of: &str) -> String {
+    let reserved = RESERVED_GROUPS.map(|group| format!("'{group}/'")).join(", ");
+    let is_below = format!("{of}.apiVersion.startsWith(g) || {of}.apiVersion.contains('.' + g)");
+    format!("{of}.apiVersion.contains('.') && ![{reserved}].exists(g, {is_below})")
+}
+
+/// Whether metadata `p` names a queue.
+pub(super) const NAMES_QUEUE: &str = "['volcano.sh/queue-name', 'scheduling.volcano.sh/queue-name'].exists(q, \
+                           has(p.annotations) && q in p.annotations || has(p.labels) && q in p.labels)";
+
+/// Whether a Work carries a CronJob of Volcano, or one whose jobs name a queue, on themselves or their pods.
+pub(super) fn match_queued_cron_job() -> String {
+    let template = "m.spec.jobTemplate";
+    format!(
+        "has(object.spec.workload) && has(object.spec.workload.manifests) && \
+         object.spec.workload.manifests.exists(m, m.kind == 'CronJob' && \
+         (m.apiVersion.startsWith('batch.volcano.sh/') || m.apiVersion.startsWith('batch/') && has(m.spec) && \
+         has({template}) && ((has({template}.metadata) ? [{template}.metadata] : []) + (has({template}.spec) && \
+         has({template}.spec.template) && has({template}.spec.template.metadata) ? [{template}.spec.template.metadata] \
+         : [])).exists(p, {NAMES_QUEUE})))"
+    )
+}
+
+/// Whether it carries any of Kubernetes. Those of namespaces that opted in are queued, which a Work does not tell.
+pub(super) const CRON_JOB: &str = "has(object.spec.workload) && has(object.spec.workload.manifests) && \
+     object.spec.workload.manifests.exists(m, m.kind == 'CronJob' && m.apiVersion.startsWith('batch/'))";
+
+/// Whether a Work carries a JobFlow of Volcano.
+pub(super) const JOB_FLOW: &str = "has(object.spec.workload) && has(object.spec.workload.manifests) && \
+     object.spec.workload.manifests.exists(m, m.kind == 'JobFlow' && m.apiVersion.startsWith('flow.volcano.sh/'))";
+
+/// Whether it carries a PodGroup of Volcano.
+pub(super) const POD_GROUP: &str = "has(object.spec.workload) && has(object.spec.workload.manifests) && \
+     object.spec.workload.manifests.exists(m, m.kind == 'PodGroup' && m.apiVersion.startsWith('scheduling.volcano.sh/'))";
+
+/// Of an update with the same spec nothing is filled in, and none is refused.
+pub(super) const NEW_SPEC: &str = "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
+                        has(object.spec) && object.spec != oldObject.spec";
+/// Whether one of these annotations is another one than before.
+pub(super) fn match_changed_annotations<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.into_iter().map(|name| format!("'{name}'")).collect();
+    let value = |of: &str| {
+        format!(
+            "({of} != null && has({of}.metadata.annotations) && s in {of}.metadata.annotations ? \
+                            {of}.metadata.annotations[s] : '')"
+        )
+    };
+    format!("[{}].exists(s, {} != {})", names.join(", "), value("object"), value("oldObject"))
+}
+
+/// Nor is a job changed where its stamps are the same too, and what users act on jobs by.
+pub(super) fn match_new_spec_or_stamps() -> String {
+    let stamps = STAMPS.into_iter().chain(ACTION_STAMPS).chain(WORKLOAD_ACTIONS);
+    format!("{NEW_SPEC} || {}", match_changed_annotations(stamps))
+}
+
+/// What makes jobs is changed only where its stamps are.
+pub(super) fn match_new_stamps() -> String {
+    format!("request.operation == 'CREATE' || {}", match_changed_annotations(STAMPS))
+}
+
+/// Whether a user acts on a workload, or makes one that has stamps already.
+pub(super) fn match_new_actions() -> String {
+    let acts = match_changed_annotations(ACTION_STAMPS.into_iter().chain(WORKLOAD_ACTIONS));
+    let stamps = ACTION_STAMPS.map(|name| format!("'{name}' in object.metadata.annotations"));
+    let is_stamped = format!("has(object.metadata.annotations) && ({})", stamps.join(" || "));
+    format!("request.operation == 'CREATE' ? {is_stamped} : {acts}")
+}
+
+/// Whether an admin acts on a member: by its taints, or by an annotation. A new one may have stamps already.
+pub(super) const NEW_CLUSTER: &str = "request.operation == 'CREATE' || \
+     has(object.spec.taints) != has(oldObject.spec.taints) || \
+     has(object.spec.taints) && object.spec.taints != oldObject.spec.taints || \
+     has(object.metadata.annotations) != has(oldObject.metadata.annotations) || \
+     has(object.metadata.annotations) && object.metadata.annotations != oldObject.metadata.annotations";
+/// Nor is one refused, where its annotations are the same too.
+pub(super) const NEW_SPEC_OR_ANNOTATIONS: &str = "request.operation == 'CREATE' || \
+     has(object.spec) != has(oldObject.spec) || has(object.spec) && object.spec != oldObject.spec || \
+     has(object.metadata.annotations) != has(oldObject.metadata.annotations) || \
+     has(object.metadata.annotations) && object.metadata.annotations != oldObject.metadata.annotations";
+/// What is protected of a binding, and what its gate depends on, is in its spec and its annotations. One that has no
+/// gate yet gets it at any update.
+pub(super) const NEW_BINDING: &str = "request.operation == 'CREATE' || object.spec != oldObject.spec || \
+     !has(object.metadata.annotations) || !('caldera.dev/gate' in object.metadata.annotations) || \
+     !has(oldObject.metadata.annotations) || object.metadata.annotations != oldObject.metadata.annotations";
+
+/// Not an update of a gated binding by our controller that has a record or is suspended. Nobody else has the account's
+/// name: the API server says it. Without a record its gate would be closed again, whoever opened it.
+pub(super) const BY_OTHERS: &str = "request.operation == 'CREATE' || \
+     request.userInfo.username != 'system:serviceaccount:caldera-system:caldera-controller' || \
+     ![object, oldObject].all(b, has(b.metadata.annotations) && 'caldera.dev/gate' in b.metadata.annotations) || \
+     !('caldera.dev/admission' in object.metadata.annotations || has(object.spec.suspension) && \
+     has(object.spec.suspension.scheduling) && object.spec.suspension.scheduling)";
+
+#[cfg(test)]
+mod tests {
+    use caldera_crds::trusted::CONTROLLER_ACCOUNT;
+    use kube_cel::{
+        KubeCelExt,
+        cel::{Context, Program, Value as CelValue, to_value},
+    };
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn holds(expression: &str, old: Option<&Value>, new: &Value) -> bool {
+        let request = json!({"operation": if old.is_some() { "UPDATE" } else { "CREATE" }});
+        holds_for(expression, &request, old, new)
+    }
+
+    fn holds_for(expression: &str, request: &Value, old: Option<&Value>, new: &Value) -> bool {
+        let mut context = Context::default().with_all();
+        for (name, value) in [("object", Some(new)), ("oldObject", old), ("request", Some(request))] {
+            context.add_variable_from_value(name, to_value(value).unwrap());
+        }
+        Program::compile(expression).unwrap().execute(&context).unwrap() == CelValue::Bool(true)
+    }
+
+    /// What a condition keeps from us is what the rules leave alone.
+    #[test]
+    fn a_job_is_reviewed_when_it_is_made_and_when_its_spec_or_its_annotations_change() {
+        let new_spec_or_stamps = match_new_spec_or_stamps();
+        let annotations = json!({"a": "1", "caldera.dev/submitted": "1"});
+        let job = json!({"metadata": {"name": "j", "annotations": annotations}, "spec": {"minAvailable": 1}});
+        let with = |pointer: &str, value: Value| {
+            let mut changed = job.clone();
+            *changed.pointer_mut(pointer).unwrap() = value;
+            changed
+        };
+        let finalized = with("/metadata", json!({"name": "j", "annotations": annotations, "finalizers": ["f"]}));
+        for (new, told) in [
+            (&job, [false, false, false]),
+            (&finalized, [false, false, false]),
+            (&with("/spec/minAvailable", json!(2)), [true, true, true]),
+            (&with("/metadata/annotations/a", json!("2")), [false, false, true]),
+            (&with("/metadata/annotations/caldera.dev~1submitted", json!("2")), [false, true, true]),
+            (&with("/metadata/annotations", json!({"a": "1"})), [false, true, true]),
+            (&with("/metadata", json!({"name": "j"})), [false, true, true]),
+            (
+                &with(
+                    "/metadata/annotations",
+                    json!({"a": "1", "caldera.dev/submitted": "1", "caldera.dev/hold": "true"}),
+                ),
+                [false, true, true],
+            ),
+        ] {
+            let is_told = [NEW_SPEC, &new_spec_or_stamps, NEW_SPEC_OR_ANNOTATIONS]
+                .map(|condition| holds(condition, Some(&job), new));
+            assert_eq!(is_told, told, "{new}");
+        }
+        assert!([NEW_SPEC, &new_spec_or_stamps, NEW_SPEC_OR_ANNOTATIONS].iter().all(|one| holds(one, None, &job)));
+        let new_stamps = match_new_stamps();
+        let stamped_anew = with("/metadata/annotations/caldera.dev~1submitted", json!("2"));
+        assert!(holds(&new_stamps, None, &job) && holds(&new_stamps, Some(&job), &stamped_anew));
+        assert!(!holds(&new_stamps, Some(&job), &with("/spec/minAvailable", json!(2))));
+        let bare = json!({"metadata": {"name": "j"}, "spec": {}});
+        assert!(!holds(&new_spec_or_stamps, Some(&bare), &bare) && holds(&new_spec_or_stamps, Some(&bare), &job));
+    }
+
+    #[test]
+    fn a_member_is_reviewed_when_its_taints_or_annotations_change() {
+        let member = |annotations: Value, taints: Value| json!({"metadata": {"name": "m1", "annotations": annotations}, "spec": {"taints": taints}});
+        let old = member(json!({"a": "1"}), json!([]));
+        let mut labelled = old.clone();
+        labelled["metadata"]["labels"] = json!({"l": "v"});
+        assert!(!holds(NEW_CLUSTER, Some(&old), &labelled));
+        assert!(holds(NEW_CLUSTER, None, &labelled));
+        assert!(holds(NEW_CLUSTER, Some(&old), &member(json!({"a": "2"}), json!([]))));
+        assert!(holds(NEW_CLUSTER, Some(&old), &member(json!({"a": "1"}), json!([{"key": "k"}]))));
+    }
+
+    #[test]
+    fn a_workload_is_stamped_when_a_user_acts_on_it_and_asked_about_when_it_is_made_with_stamps() {
+        let with = |annotations: Value| json!({"metadata": {"name": "d", "annotations": annotations}});
+        let (bare, queued) =
+            (json!({"metadata": {"name": "d"}}), with(json!({"scheduling.volcano.sh/queue-name": "q"})));
+        let acts = match_new_actions();
+        for stamp in ACTION_STAMPS {
+            for value in ["ada", ""] {
+                assert!(holds(&acts, None, &with(json!({stamp: value}))), "{stamp}={value}");
+            }
+        }
+        assert!(!holds(&acts, None, &bare) && !holds(&acts, None, &queued), "most are made so");
+        assert!(holds(&acts, Some(&queued), &with(json!({"caldera.dev/hold": "true"}))));
+        assert!(!holds(&acts, Some(&queued), &queued) && !holds(&acts, Some(&bare), &bare));
+    }
+
+    #[test]
+    fn a_binding_is_reviewed_unless_it_has_a_gate_and_keeps_spec_and_annotations() {
+        let gated = json!({
+            "metadata": {"name": "j-job", "annotations": {"caldera.dev/gate": "closed"}},
+            "spec": {"suspension": {"scheduling": true}},
+        });
+        let mut finalized = gated.clone();
+        finalized["metadata"]["finalizers"] = json!(["f"]);
+        finalized["metadata"]["labels"] = json!({"l": "v"});
+        assert!(!holds(NEW_BINDING, Some(&gated), &finalized));
+        let mut lifted = gated.clone();
+        lifted["spec"]["suspension"]["scheduling"] = false.into();
+        let mut forged = gated.clone();
+        forged["metadata"]["annotations"]["caldera.dev/admission"] = "{}".into();
+        let mut stripped = gated.clone();
+        stripped["metadata"] = json!({"name": "j-job"});
+        for (old, new) in [(&gated, &lifted), (&gated, &forged), (&gated, &stripped), (&stripped, &gated)] {
+            assert!(holds(NEW_BINDING, Some(old), new), "{new}");
+        }
+        assert!(holds(NEW_BINDING, Some(&stripped), &stripped), "its next update gates it");
+        assert!(holds(NEW_BINDING, None, &gated));
+    }
+
+    /// Who can not have that name, and what changes whether a binding is gated, is told.
+    #[test]
+    fn of_gated_bindings_the_controllers_own_updates_alone_are_not_told() {
+        let open = json!({"metadata": {"annotations": {"caldera.dev/gate": "open"}}, "spec": {}});
+        let mut closed = open.clone();
+        closed["spec"] = json!({"suspension": {"scheduling": true}});
+        let mut gated = open.clone();
+        gated["metadata"]["annotations"]["caldera.dev/admission"] = "{}".into();
+        let (bare, other) = (json!({"metadata": {}}), json!({"metadata": {"annotations": {"a": "b"}}}));
+        let is_told = |user: &str, old: Option<&Value>, new: &Value| {
+            let request = json!({
+                "operation": if old.is_some() { "UPDATE" } else { "CREATE" }, "userInfo": {"username": user},
+            });
+            holds_for(BY_OTHERS, &request, old, new)
+        };
+        assert!(!is_told(CONTROLLER_ACCOUNT, Some(&closed), &gated), "a release");
+        assert!(!is_told(CONTROLLER_ACCOUNT, Some(&gated), &closed), "an eviction");
+        assert!(is_told(CONTROLLER_ACCOUNT, Some(&closed), &open), "a gate opened without a record");
+        assert!(is_told(CONTROLLER_ACCOUNT, None, &gated));
+        for (old, new) in [(&gated, &bare), (&bare, &gated), (&other, &gated), (&gated, &other)] {
+            assert!(is_told(CONTROLLER_ACCOUNT, Some(old), new), "{new}");
+        }
+        for user in ["tenant", "caldera-controller", "system:serviceaccount:ns:caldera-controller", ""] {
+            assert!(is_told(user, Some(&gated), &gated), "{user}");
+        }
+    }
+
+    #[test]
+    fn of_a_cron_job_that_is_queued_whatever_its_namespace_no_outage_lets_one_pass() {
+        let work = |api_version: &str, kind: &str, template: Value| {
+            let manifest = json!({"apiVersion": api_version, "kind": kind, "spec": {"jobTemplate": template}});
+            json!({"spec": {"workload": {"manifests": [manifest]}}})
+        };
+        let named = json!({"labels": {"volcano.sh/queue-name": "q"}});
+        let by_pods = json!({"spec": {"template": {"metadata": {"annotations": {
+            "scheduling.volcano.sh/queue-name": "q",
+        }}}}});
+        let queued = match_queued_cron_job();
+        for (work, is_queued, is_cron_job) in [
+            (work("batch.volcano.sh/v1alpha1", "CronJob", json!({})), true, false),
+            (work("batch/v1", "CronJob", json!({"metadata": named})), true, true),
+            (work("batch/v1", "CronJob", by_pods), true, true),
+            (work("batch/v1", "CronJob", json!({"metadata": {}, "spec": {"template": {}}})), false, true),
+            (work("batch/v1", "CronJob", json!({})), false, true),
+            (work("batch/v1", "Job", json!({"metadata": named})), false, false),
+            (json!({"spec": {}}), false, false),
+        ] {
+            assert_eq!(holds(&queued, None, &work), is_queued, "{work}");
+            assert_eq!(holds(CRON_JOB, None, &work), is_cron_job, "{work}");
+        }
+    }
+
+    #[test]
+    fn a_job_flow_and_a_pod_group_reach_the_webhook_and_a_job_template_does_not() {
+        let work = |api_version: &str, kind: &str| {
+            let manifest = json!({"apiVersion": api_version, "kind": kind});
+            json!({"spec": {"workload": {"manifests": [manifest]}}})
+        };
+        assert!(holds(JOB_FLOW, None, &work("flow.volcano.sh/v1alpha1", "JobFlow")));
+        assert!(!holds(JOB_FLOW, None, &work("flow.volcano.sh/v1alpha1", "JobTemplate")));
+        assert!(!holds(JOB_FLOW, None, &work("example.com/v1", "JobFlow")));
+        assert!(!holds(JOB_FLOW, None, &json!({"spec": {}})));
+        assert!(holds(POD_GROUP, None, &work("scheduling.volcano.sh/v1beta1", "PodGroup")));
+        assert!(!holds(POD_GROUP, None, &work("scheduling.x-k8s.io/v1alpha1", "PodGroup")));
+        assert!(!holds(POD_GROUP, None, &json!({"spec": {}})));
+    }
+
+    /// What was told before is among the kinds that the others are, and an outage stops it in namespaces that opted in.
+    #[test]
+    fn objects_of_kinds_that_are_told_later_reach_the_webhook() {
+        let kinds = KindsInCel::new();
+        let (of_binding, of_work) = (kinds.match_undeclared_kind(), kinds.match_undeclared_work());
+        for (version, kind, is_told) in [
+            ("training.example.com/v1", "TrainRun", true),
+            ("mykarmada.io/v1", "TrainRun", true),
+            ("karmada.io/v1", "TrainRun", false),
+            ("my.karmada.io/v1", "TrainRun", false),
+            ("ray.io/v1", "RayJob", false),
+            ("batch.volcano.sh/v1alpha1", "Job", false),
+            ("scheduling.volcano.sh/v1beta1", "Queue", false),
+            ("rbac.authorization.k8s.io/v1", "Role", false),
+            ("apps/v1", "Deployment", false),
+            ("v1", "ConfigMap", false),
+        ] {
+            let binding = json!({"spec": {"resource": {"apiVersion": version, "kind": kind}}});
+            let manifest = json!({"apiVersion": version, "kind": kind});
+            let work = json!({"spec": {"workload": {"manifests": [{"apiVersion": "v1", "kind": "Secret"}, manifest]}}});
+            assert_eq!(holds(&of_binding, None, &binding), is_told, "{version} {kind}");
+            assert_eq!(holds(&of_work, None, &work), is_told, "{version} {kind}");
+        }
+    }
+}
