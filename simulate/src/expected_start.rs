@@ -1,12 +1,12 @@
 //! When each waiting job is expected to start: the fleet as it is now, played forward under the controller's own
 //! policy.
 //!
-//! Rule: jobs end when they said they would, those that did not say after an assumed time, and nothing else arrives. So
-//! an instant always comes with what it rests on: how many of the jobs that run now, or start before, gave no estimate
-//! or have outrun it. Jobs that start together are played forward each for itself, and each is told the start of the
-//! last of them: none starts before that. A job that does not start within [`HORIZON`] has no instant, nor has one that
-//! starts later than could be looked in the time that there is. Slurm's backfill scheduler tells `squeue --start` by the
-//! same means (`src/plugins/sched/backfill/backfill.c`).
+//! Rule: jobs end when they said they would, those that did not say after an assumed time, and nothing else arrives.
+//! So an instant always comes with what it rests on: how many of the jobs that run now, or start before, gave no
+//! estimate or have outrun it. Jobs that start together are played forward each for itself, and each is told the start
+//! of the last of them: none starts before that. A job that does not start within [`HORIZON`] has no instant, nor has
+//! one that starts later than could be looked in the time that there is. Slurm's backfill scheduler tells `squeue
+//! --start` by the same means (`src/plugins/sched/backfill/backfill.c`).
 
 use std::{collections::HashMap, sync::Arc};
 
