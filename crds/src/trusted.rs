@@ -95,7 +95,8 @@ impl TrustedWriters {
         self.names(false).any(|name| name == user) || groups.any(|group| self.names(true).any(|name| name == group))
     }
 
-    fn names(&self, of_groups: bool) -> impl Iterator<Item = &str> {
+    /// Names of groups, or of users.
+    pub fn names(&self, of_groups: bool) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(move |writer| match writer {
             Writer::Group(name) if of_groups => Some(name.as_str()),
             Writer::User(name) if !of_groups => Some(name.as_str()),
