@@ -82,7 +82,7 @@ fn helm_renders_what_manifests_prints() {
         stock_scheduler: true,
         ..default.clone()
     };
-    for (words, deploy) in [(&[][..], default), (&more[..], all)] {
+    for (words, deploy) in [(&[][..], default.clone()), (&more[..], all)] {
         let Some(rendered) = render(&[&common, words].concat()) else { return };
         let wanted = build_component_objects(&deploy).into_iter().filter(|it| it["kind"] != "Namespace");
         same(rendered, wanted.collect());
@@ -91,8 +91,8 @@ fn helm_renders_what_manifests_prints() {
     let url = "https://caldera-webhook.ops.svc";
     let registers = format!("webhook.registerUrl={url}");
     let words = ["--set", &registers, "--set", "trustedWriters.users={ops,a:b}", "--set", "trustedWriters.groups={g}"];
-    let trusted_writers = ["user:ops", "user:a:b", "group:g"].map(|word| word.parse().unwrap()).into();
-    let deploy = Deploy { trusted_writers, register_url: Some(url.to_owned()), ..default };
+    let writers: [Writer; 3] = ["user:ops", "user:a:b", "group:g"].map(|word| word.parse().unwrap());
+    let deploy = Deploy { trusted_writers: writers.into(), register_url: Some(url.to_owned()), ..default };
     let Some(rendered) = render(&[&common[..], &words].concat()) else { return };
     let wanted = build_component_objects(&deploy).into_iter().filter(|it| it["kind"] != "Namespace");
     same(rendered, wanted.collect());
@@ -117,7 +117,7 @@ fn helm_renders_for_the_karmada_api_what_manifests_prints() {
     wanted.retain(|object| object["kind"] != "Namespace" || object["metadata"]["name"] != "karmada-cluster");
     wanted.extend(build_propagation_policies());
     let writers = ["user:z", "user:a", "group:system:masters", "group:system:karmada:agents"];
-    let writers: Vec<Writer> = writers.map(|word| word.parse().unwrap()).into();
+    let writers: [Writer; 4] = writers.map(|word| word.parse().unwrap());
     wanted.extend(list_admission_policies(&writers.into_iter().collect(), true));
     let Some(rendered) = render(&more) else { return };
     same(rendered, wanted);

@@ -114,7 +114,7 @@ pub(super) fn check_rights(facts: &Facts) -> Vec<Finding> {
     let mut denied: BTreeMap<(&str, bool), Vec<&Right>> = BTreeMap::new();
     for right in take_visible(&facts.rights, Check::Rights, "what the components may do", &mut findings) {
         if !right.allowed {
-            denied.entry((&right.component, is_of_told_kind(facts, right))).or_default().push(right);
+            denied.entry((right.component.as_str(), is_of_told_kind(facts, right))).or_default().push(right);
         }
     }
     // What is printed knows no kind that is told by data, and would take the rights to it away.
