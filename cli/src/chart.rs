@@ -3,95 +3,31 @@
 //!
 //! Rule: one source. Each chart is for one of the two API servers: `caldera` for the cluster that the components run
 //! in, `caldera-karmada` for the Karmada API. Objects are rendered with marks where a value goes, and each mark is
-//! replaced by the template of that value, so that what Helm renders is what `caldera manifests` prints.
+//! replaced by the template of that value, so that what Helm renders is what `caldera manifests` prints. Where a value
+//! is a choice, both are rendered and become one template.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+mod components;
+mod karmada;
+mod settings;
+mod template;
 
-use caldera_crds::{names::karmada::CLUSTER_NAMESPACE, trusted::TrustedWriters};
+use std::collections::BTreeMap;
+
+use caldera_crds::trusted::{TrustedWriters, Writer};
 use caldera_webhook::Endpoint;
 use serde_json::{Value, json};
 
+pub(crate) use self::karmada::{build_default_objects, build_karmada_chart};
+use self::{components::build_component_chart, karmada::build_chart_roles, template::render_template};
 use crate::{
     deploy::{Deploy, build_component_objects},
     manifests::{build_propagation_policies, list_admission_policies, parse_documents},
     monitoring::check_or_write_file,
-    roles::{Granted, build_component_roles},
 };
 
-const IMAGE: &str = "CALDERA-IMAGE";
-const NAMESPACE: &str = "CALDERA-NAMESPACE";
-const CALLER: &str = "CALDERA-CALLER";
-const ADDRESS: &str = "CALDERA-ADDRESS";
-const COLLECTOR: &str = "CALDERA-COLLECTOR";
-const URL: &str = "https://caldera-url";
-const BUNDLE: &str = "CALDERA-BUNDLE";
-
-const STOCK_BEGIN: &str = "{{- if $.Values.stockScheduler }}\n";
-const STOCK_ELSE: &str = "{{- else }}\n";
+const USER: &str = "CALDERA-USER";
+const GROUP: &str = "CALDERA-GROUP";
 const END: &str = "{{- end }}\n";
-const CONSOLE_BEGIN: &str = "{{- if $.Values.console.enabled }}\n";
-
-const POD_MONITOR: &str = "{{- if .Values.monitoring.enabled }}
-apiVersion: monitoring.coreos.com/v1
-kind: PodMonitor
-metadata:
-  name: caldera
-  namespace: {{ $.Release.Namespace }}
-spec:
-  selector:
-    matchLabels:
-      app.kubernetes.io/part-of: caldera
-  podMetricsEndpoints:
-    - port: admin
----
-apiVersion: monitoring.coreos.com/v1
-kind: PrometheusRule
-metadata:
-  name: caldera
-  namespace: {{ $.Release.Namespace }}
-spec:
-{{ $.Files.Get \"files/alerts.yaml\" | indent 2 }}
-{{- end }}
-";
-
-const CERTIFICATE: &str = "{{- if .Values.certManager.enabled }}
-apiVersion: cert-manager.io/v1
-kind: Certificate
-metadata:
-  name: caldera-webhook
-  namespace: {{ $.Release.Namespace }}
-spec:
-  secretName: caldera-webhook-cert
-  dnsNames:
-    - caldera-webhook.{{ $.Release.Namespace }}.svc
-  usages:
-    - digital signature
-    - server auth
-  privateKey:
-    algorithm: ECDSA
-    size: 256
-    rotationPolicy: Always
-  issuerRef:
-    group: cert-manager.io
-    kind: {{ .Values.certManager.issuer.kind }}
-    name: {{ required \"certManager.issuer.name: who signs the webhook's certificate\" .Values.certManager.issuer.name }}
-{{- end }}
-";
-
-fn is_of_console(object: &Value) -> bool {
-    object["metadata"]["name"] == "caldera-console"
-}
-
-/// What is otherwise where karmada-scheduler places.
-fn is_of_placement(object: &Value) -> bool {
-    let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    let starts = object["kind"] == "Deployment" && ["caldera-webhook", "caldera-controller"].contains(&name);
-    starts || name == "caldera-scheduler"
-}
-
-fn is_of_collector(object: &Value) -> bool {
-    object.to_string().contains(COLLECTOR)
-}
 
 pub(crate) fn render_yaml(objects: &[Value]) -> String {
     let one = |object: &Value| format!("---\n{}\n", serde_saphyr::to_string(object).unwrap().trim_end());
@@ -100,143 +36,20 @@ pub(crate) fn render_yaml(objects: &[Value]) -> String {
     text
 }
 
-/// Replaces the lines of a list item that holds a mark by one for each value.
-fn repeat_item(text: &str, mark: &str, values: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    let mut out = String::new();
-    let mut at = 0;
-    while at < lines.len() {
-        // The item begins at the last dash before the mark.
-        let ahead = if lines[at].trim_start().starts_with("- ") {
-            lines[at..].iter().take(2).position(|line| line.contains(mark))
-        } else {
-            None
-        };
-        let Some(end) = ahead else {
-            out += &format!("{}\n", lines[at]);
-            at += 1;
-            continue;
-        };
-        out += &format!("{{{{- range $.Values.{values} }}}}\n");
-        for line in &lines[at..=at + end] {
-            out += &format!("{}\n", line.replace(mark, "{{ . }}"));
-        }
-        out += "{{- end }}\n";
-        at += end + 1;
-    }
-    out
-}
-
-/// For the cluster that the components run in.
-fn build_component_chart() -> BTreeMap<&'static str, String> {
-    let deploy = Deploy {
-        image: IMAGE.to_owned(),
-        namespace: NAMESPACE.to_owned(),
-        collectors: vec![COLLECTOR.to_owned()],
-        callers: vec![CALLER.to_owned()],
-        caller_addresses: vec![ADDRESS.to_owned()],
-        console: true,
-        stock_scheduler: false,
-    };
-    let stock = build_component_objects(&Deploy { stock_scheduler: true, ..deploy.clone() });
-    let stock: Vec<Value> = stock.into_iter().filter(is_of_placement).collect();
-    // Helm makes the namespace, with `--create-namespace`.
-    let objects: Vec<Value> =
-        build_component_objects(&deploy).into_iter().filter(|object| object["kind"] != "Namespace").collect();
-    let (collectors, others): (Vec<Value>, Vec<Value>) = objects.into_iter().partition(is_of_collector);
-    let (console, others): (Vec<Value>, Vec<Value>) = others.into_iter().partition(is_of_console);
-    let (ours, others): (Vec<Value>, Vec<Value>) = others.into_iter().partition(is_of_placement);
-    let fill = |objects: &[Value]| {
-        let text =
-            render_yaml(objects).replace(IMAGE, "{{ $.Values.image }}").replace(NAMESPACE, "{{ $.Release.Namespace }}");
-        repeat_item(&repeat_item(&text, CALLER, "callers"), ADDRESS, "callerAddresses")
-    };
-    let collectors = fill(&collectors).replace(COLLECTOR, "{{ . }}");
-    let text = |name: &str| json!({"type": "array", "uniqueItems": true, "items": {"type": "string", "minLength": 1}, "description": name});
-    let schema = json!({
-        "$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
-        "required": ["image"],
-        "properties": {
-            "image": {"type": "string", "minLength": 1, "description": "Has caldera as its entry point"},
-            "callers": text("Namespaces whose pods may call the webhook"),
-            "callerAddresses": text("Networks from which the webhook may be called"),
-            "collectors": text("Members that get a collector"),
-            "stockScheduler": {"type": "boolean", "description": "karmada-scheduler places what is admitted"},
-            "console": {"type": "object", "additionalProperties": false, "properties": {"enabled": {"type": "boolean"}}},
-            "monitoring": {"type": "object", "additionalProperties": false, "properties": {"enabled": {"type": "boolean"}}},
-            "certManager": {"type": "object", "additionalProperties": false, "properties": {
-                "enabled": {"type": "boolean"},
-                "issuer": {"type": "object", "additionalProperties": false, "properties": {
-                    "kind": {"enum": ["Issuer", "ClusterIssuer"]}, "name": {"type": "string"},
-                }},
-            }},
-            "global": {"type": "object"},
-        },
+/// Users and groups, by names that need no quotes.
+fn describe_writers(least: usize) -> Value {
+    let names = json!({
+        "type": "array", "uniqueItems": true, "minItems": least,
+        "items": {"type": "string", "pattern": "^[A-Za-z0-9:@._/#+=-]*[A-Za-z0-9@._/#+=-]$"},
     });
-    let values = "# Has caldera as its entry point; it has to be given.\nimage: \"\"\n\
-                  # Namespaces whose pods may call the webhook.\ncallers: [karmada-system]\n\
-                  # Networks from which it may be called, as 10.0.0.0/8.\ncallerAddresses: []\n\
-                  # Members that get a collector.\ncollectors: []\n\
-                  # Leaves placement to karmada-scheduler, and runs no scheduler of ours.\nstockScheduler: false\n\
-                  # The web page; it wants Secrets caldera-console-kubeconfig and caldera-console-cert.\nconsole:\n  enabled: false\n\
-                  # A Certificate of cert-manager for the webhook, in place of a Secret caldera-webhook-cert of yours.\n\
-                  certManager:\n  enabled: false\n  issuer:\n    kind: Issuer\n    name: \"\"\n\
-                  # A PodMonitor and a PrometheusRule of the Prometheus operator.\nmonitoring:\n  enabled: false\n";
-    let alerts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../manifests/monitoring/alerts.yaml");
-    BTreeMap::from([
-        ("Chart.yaml", render_chart_yaml("caldera", "Caldera's components, beside Karmada's control plane")),
-        ("values.yaml", values.to_owned()),
-        ("values.schema.json", format!("{schema:#}\n")),
-        ("templates/components.yaml", fill(&others)),
-        ("templates/placement.yaml", format!("{STOCK_BEGIN}{}{STOCK_ELSE}{}{END}", fill(&stock), fill(&ours))),
-        ("templates/collectors.yaml", format!("{{{{- range $.Values.collectors }}}}\n{collectors}{{{{- end }}}}\n")),
-        ("templates/console.yaml", format!("{CONSOLE_BEGIN}{}{{{{- end }}}}\n", fill(&console))),
-        ("templates/monitoring.yaml", POD_MONITOR.to_owned()),
-        ("templates/certificate.yaml", CERTIFICATE.to_owned()),
-        ("files/alerts.yaml", fs::read_to_string(alerts).unwrap()),
-    ])
+    json!({
+        "type": "object", "additionalProperties": false, "properties": {"users": names, "groups": names},
+        "description": "Who may write what says what is admitted and placed; the same in both charts",
+    })
 }
 
-/// For the Karmada API.
-pub(crate) fn build_karmada_chart() -> BTreeMap<&'static str, String> {
-    let endpoint = Endpoint::Url(URL.to_owned());
-    let encoded = encode(BUNDLE);
-    let hooks = render_yaml(&caldera_webhook::build_configurations(&endpoint, BUNDLE))
-        .replace(URL, "{{ $.Values.webhookUrl | trimSuffix \"/\" }}")
-        .replace(&encoded, "{{ $.Values.caBundle | b64enc }}");
-    let policies = list_admission_policies(&TrustedWriters::default(), false);
-    let mut definitions = caldera_crds::manifests::build_host_volcano_crds();
-    definitions.extend(caldera_crds::manifests::build_federation_crds());
-    let schema = json!({
-        "$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
-        "required": ["webhookUrl", "caBundle"],
-        "properties": {
-            "webhookUrl": {"type": "string", "pattern": "^https://[^/?#@]+(/[^?#]*)?$"},
-            "caBundle": {"type": "string", "pattern": "-----BEGIN CERTIFICATE-----", "description": "PEM"},
-            "global": {"type": "object"},
-        },
-    });
-    let values = "# The webhook as the Karmada API server and controllers reach it.\n\
-                  webhookUrl: https://caldera-webhook.caldera-system.svc\n\
-                  # PEM of who signed its certificate, with --set-file caBundle=ca.pem; it has to be given.\ncaBundle: \"\"\n";
-    // Karmada makes it when the first member joins, and Helm refuses what is there already.
-    let mut roles = build_component_roles(&Granted::default());
-    roles.retain(|object| object["kind"] != "Namespace" || object["metadata"]["name"] != CLUSTER_NAMESPACE);
-    BTreeMap::from([
-        ("Chart.yaml", render_chart_yaml("caldera-karmada", "What Caldera needs on the Karmada API")),
-        ("values.yaml", values.to_owned()),
-        ("values.schema.json", format!("{schema:#}\n")),
-        ("crds/definitions.yaml", render_yaml(&definitions)),
-        ("templates/roles.yaml", render_yaml(&roles)),
-        ("templates/propagation.yaml", render_yaml(&build_propagation_policies())),
-        ("templates/admission.yaml", render_yaml(&policies)),
-        ("templates/webhooks.yaml", hooks),
-    ])
-}
-
-fn encode(text: &str) -> String {
-    use base64::Engine as _;
-    base64::engine::general_purpose::STANDARD.encode(text)
+fn has_same_name(one: &Value, other: &Value) -> bool {
+    one["kind"] == other["kind"] && one["metadata"]["name"] == other["metadata"]["name"]
 }
 
 fn render_chart_yaml(name: &str, about: &str) -> String {
@@ -259,73 +72,142 @@ fn the_charts_are_made_of_what_manifests_prints() {
     }
 }
 
-/// What Helm makes of the few forms that these templates have.
-fn render_helm_template(template: &str, values: &BTreeMap<&str, Vec<&str>>) -> String {
-    let mut out = String::new();
-    let mut lines = template.lines();
-    while let Some(line) = lines.next() {
-        let Some(list) = line.strip_prefix("{{- range $.Values.").and_then(|rest| rest.strip_suffix(" }}")) else {
-            out += &format!("{line}\n");
-            continue;
-        };
-        // No range holds another.
-        let body: Vec<&str> = lines.by_ref().take_while(|line| *line != "{{- end }}").collect();
-        for value in &values[list] {
-            body.iter().for_each(|line| out += &format!("{}\n", line.replace("{{ . }}", value)));
-        }
-    }
-    for (name, value) in values.iter().filter(|(_, value)| value.len() == 1) {
-        out = out.replace(&format!("{{{{ {name} }}}}"), value[0]);
-    }
-    assert!(!out.contains("{{"), "{out}");
-    out
+/// What a chart's templates render to with its own values and these over them.
+fn render_chart(chart: &BTreeMap<&'static str, String>, names: &[&str], over: &Value) -> Vec<Value> {
+    let mut values = parse_documents(&chart["values.yaml"]).unwrap().remove(0);
+    put_over(&mut values, over);
+    let root = json!({"Values": values, "Release": {"Namespace": "ops"}});
+    let rendered: String =
+        names.iter().map(|name| render_template(&chart[format!("templates/{name}.yaml").as_str()], &root)).collect();
+    parse_documents(&rendered).unwrap()
 }
+
+fn put_over(values: &mut Value, over: &Value) {
+    match (values.as_object_mut(), over.as_object()) {
+        // One that is empty may have any name.
+        (Some(values), Some(over)) if !values.is_empty() => {
+            for (name, value) in over {
+                put_over(values.get_mut(name).unwrap_or_else(|| panic!("no value is called {name}")), value);
+            }
+        }
+        _ => *values = over.clone(),
+    }
+}
+
+const COMPONENTS: [&str; 4] = ["components", "placement", "collectors", "console"];
 
 #[test]
 fn what_the_charts_render_is_what_manifests_prints() {
-    let deploy = Deploy {
+    let word = |text: &str| text.parse::<Writer>().unwrap();
+    let default = Deploy {
         image: "registry/caldera:1".to_owned(),
         namespace: "ops".to_owned(),
+        callers: vec!["karmada-system".to_owned()],
+        ..Deploy::default()
+    };
+    let more = Deploy {
         collectors: vec!["m1".to_owned(), "m2".to_owned()],
         callers: vec!["karmada-system".to_owned(), "other".to_owned()],
         caller_addresses: vec!["10.0.0.0/8".to_owned()],
         console: true,
-        stock_scheduler: false,
+        trusted_writers: vec![word("user:a:b"), word("group:g"), word("group:h")],
+        ..default.clone()
     };
-    let values = BTreeMap::from([
-        ("$.Values.image", vec!["registry/caldera:1"]),
-        ("$.Release.Namespace", vec!["ops"]),
-        ("collectors", vec!["m1", "m2"]),
-        ("callers", vec!["karmada-system", "other"]),
-        ("callerAddresses", vec!["10.0.0.0/8"]),
-    ]);
+    let of_more = json!({
+        "collectors": ["m1", "m2"], "callers": ["karmada-system", "other"], "callerAddresses": ["10.0.0.0/8"],
+        "console": {"enabled": true}, "trustedWriters": {"users": ["a:b"], "groups": ["g", "h"]},
+    });
+    let url = "https://caldera-webhook.ops.svc";
     let chart = build_component_chart();
-    let console = chart["templates/console.yaml"].strip_prefix(CONSOLE_BEGIN).unwrap();
-    let console = render_helm_template(console.strip_suffix("{{- end }}\n").unwrap(), &values);
-    let others = render_helm_template(&chart["templates/components.yaml"], &values)
-        + &render_helm_template(&chart["templates/collectors.yaml"], &values)
-        + &console;
-    let placement = chart["templates/placement.yaml"].strip_prefix(STOCK_BEGIN).unwrap();
-    let (stock, ours) = placement.strip_suffix(END).unwrap().split_once(STOCK_ELSE).unwrap();
-    for (stock_scheduler, placement) in [(true, stock), (false, ours)] {
-        let rendered = others.clone() + &render_helm_template(placement, &values);
-        let deploy = Deploy { stock_scheduler, ..deploy.clone() };
-        same(
-            parse_documents(&rendered).unwrap(),
-            build_component_objects(&deploy).into_iter().filter(|it| it["kind"] != "Namespace").collect(),
-        );
+    for (deploy, values) in [(default, json!({})), (more, of_more)] {
+        for (stock_scheduler, register_url) in [(true, None), (false, None), (true, Some(url)), (false, Some(url))] {
+            let mut values = values.clone();
+            values["image"] = deploy.image.as_str().into();
+            values["stockScheduler"] = stock_scheduler.into();
+            values["webhook"] = json!({"registerUrl": register_url.unwrap_or_default()});
+            let register_url = register_url.map(str::to_owned);
+            let deploy = Deploy { stock_scheduler, register_url, ..deploy.clone() };
+            let wanted = build_component_objects(&deploy).into_iter().filter(|it| it["kind"] != "Namespace");
+            same(render_chart(&chart, &COMPONENTS, &values), wanted.collect());
+        }
     }
+}
 
-    let chart = build_karmada_chart();
+/// What is set for a component is where Kubernetes has it, and nowhere else.
+#[test]
+fn what_is_set_for_a_component_reaches_its_pods_and_no_other() {
+    let affinity =
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}});
+    let tolerations = json!([{"key": "infra", "operator": "Exists"}]);
+    let resources = json!({"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "8Gi"}});
+    let settings = json!({
+        "replicas": 3, "resources": resources, "extraArgs": ["--order=fifo", "--preempt=by.least=1000,scope=any-queue"],
+        "podAnnotations": {"sidecar.istio.io/inject": "false"}, "nodeSelector": {"pool": "infra"},
+        "tolerations": tolerations, "affinity": affinity, "priorityClassName": "system-cluster-critical",
+    });
+    let chart = build_component_chart();
+    let render = |component: &str| {
+        let mut values = json!({"image": "i", "imagePullSecrets": [{"name": "registry"}], "collectors": ["m1"]});
+        values[component] = settings.clone();
+        values["console"]["enabled"] = true.into();
+        let mut all = render_chart(&chart, &COMPONENTS, &values);
+        all.retain(|object| object["kind"] == "Deployment");
+        all
+    };
+    let plain =
+        render_chart(&chart, &COMPONENTS, &json!({"image": "i", "collectors": ["m1"], "console": {"enabled": true}}));
+    for component in ["webhook", "controller", "scheduler", "inventory", "console"] {
+        let rendered = render(component);
+        assert_eq!(rendered.len(), 5);
+        for deployment in rendered {
+            let (spec, pod) = (&deployment["spec"], &deployment["spec"]["template"]["spec"]);
+            assert_eq!(pod["imagePullSecrets"], json!([{"name": "registry"}]));
+            let container = &pod["containers"][0];
+            if container["name"] != component {
+                let mut before = plain.iter().find(|one| has_same_name(one, &deployment)).unwrap().clone();
+                before["spec"]["template"]["spec"]["imagePullSecrets"] = json!([{"name": "registry"}]);
+                assert_eq!(deployment, before);
+                continue;
+            }
+            assert_eq!((&spec["replicas"], &container["resources"]), (&json!(3), &resources));
+            assert_eq!(spec["template"]["metadata"]["annotations"]["sidecar.istio.io/inject"], "false");
+            assert_eq!((&pod["nodeSelector"]["pool"], &pod["tolerations"]), (&json!("infra"), &tolerations));
+            assert_eq!((&pod["affinity"], &pod["priorityClassName"]), (&affinity, &json!("system-cluster-critical")));
+            let args = container["args"].as_array().unwrap();
+            assert_eq!(args[args.len() - 2..], settings["extraArgs"].as_array().unwrap()[..]);
+        }
+    }
+}
+
+const OF_KARMADA: [&str; 7] =
+    ["roles", "webhook-roles", "propagation", "admission", "trusted-writers", "queue-access", "webhooks"];
+
+#[test]
+fn what_the_karmada_chart_renders_is_what_manifests_prints() {
     let pem = "-----BEGIN CERTIFICATE-----";
-    let encoded = encode(pem);
-    let values = BTreeMap::from([
-        ("$.Values.webhookUrl | trimSuffix \"/\"", vec!["https://h:8443"]),
-        ("$.Values.caBundle | b64enc", vec![encoded.as_str()]),
-    ]);
-    let rendered = render_helm_template(&chart["templates/webhooks.yaml"], &values);
-    let wanted = caldera_webhook::build_configurations(&Endpoint::Url("https://h:8443".to_owned()), pem);
-    same(parse_documents(&rendered).unwrap(), wanted);
+    let endpoint = Endpoint::Url("https://h:8443".to_owned());
+    let others = ["user:z", "user:ops", "group:system:masters"].map(|word| word.parse::<Writer>().unwrap());
+    let others: TrustedWriters = others.into_iter().collect();
+    let of_others = json!({"users": ["z", "ops"], "groups": ["system:masters"]});
+    let chart = build_karmada_chart();
+    for (writers, said) in [(TrustedWriters::default(), None), (others, Some(of_others))] {
+        for (registers, access) in [(false, false), (false, true), (true, false)] {
+            let mut values = json!({
+                "webhookUrl": "https://h:8443/", "caBundle": pem, "registersWebhooks": registers,
+                "requireQueueAccess": access,
+            });
+            if let Some(said) = &said {
+                values["trustedWriters"] = said.clone();
+            }
+            let mut wanted = build_chart_roles(registers);
+            wanted.extend(build_propagation_policies());
+            wanted.extend(list_admission_policies(&writers, access));
+            if !registers {
+                wanted.extend(caldera_webhook::build_configurations_for(&endpoint, pem, &writers));
+            }
+            same(render_chart(&chart, &OF_KARMADA, &values), wanted);
+        }
+    }
 }
 
 #[track_caller]

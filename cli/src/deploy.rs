@@ -5,8 +5,9 @@
 //! with its pod's service account.
 //!
 //! Secrets are referred to, never made: `caldera-<component>-kubeconfig` (key `kubeconfig`), `caldera-webhook-cert` and
-//! `caldera-console-cert` (`tls.crt`, `tls.key`).
+//! `caldera-console-cert` (`tls.crt`, `tls.key`). A webhook that registers itself wants none with a certificate.
 
+use caldera_crds::trusted::Writer;
 use serde_json::{Value, json};
 
 /// Where `/healthz`, `/readyz` and `/metrics` listen.
@@ -41,6 +42,11 @@ pub struct Deploy {
     pub console: bool,
     /// Whether karmada-scheduler places, and no scheduler of ours.
     pub stock_scheduler: bool,
+    /// Whom the webhook trusts; without any whom it trusts by default.
+    pub trusted_writers: Vec<Writer>,
+    /// Where the webhook registers itself, with an authority that its replicas share, in place of a certificate from a
+    /// Secret.
+    pub register_url: Option<String>,
 }
 
 /// One component's process.
@@ -54,8 +60,10 @@ struct Part<'a> {
     /// over the 45 MB of an idle process (docs/benchmarks.md); the limit is four times that.
     memory: (&'a str, &'a str),
     cpu: &'a str,
-    /// Secret with a serving certificate, and the port that it is for.
-    serves: Option<(&'a str, u16)>,
+    /// The port where it serves HTTPS.
+    port: Option<u16>,
+    /// Secret with a serving certificate.
+    certificate: Option<&'a str>,
     /// Uses the service account of its pod for the cluster that it runs in.
     in_cluster: bool,
 }
@@ -72,26 +80,33 @@ pub fn build_component_objects(deploy: &Deploy) -> Vec<Value> {
         args,
         memory,
         cpu,
-        serves: None,
+        port: None,
+        certificate: None,
         in_cluster: false,
     };
-    let listen = |port: u16| {
-        let certificate = [("--tls-cert", "tls.crt"), ("--tls-key", "tls.key")]
-            .map(|(flag, file)| format!("{flag}={CERTIFICATE_DIR}/{file}"));
-        let mut args = vec![format!("--listen=0.0.0.0:{port}")];
-        args.extend(certificate);
-        args
+    let listen = |port: u16| format!("--listen=0.0.0.0:{port}");
+    let certificate = || {
+        [("--tls-cert", "tls.crt"), ("--tls-key", "tls.key")]
+            .map(|(flag, file)| format!("{flag}={CERTIFICATE_DIR}/{file}"))
     };
-    let (mut of_webhook, mut of_controller) = (listen(WEBHOOK_PORT), lease());
-    if deploy.stock_scheduler {
-        // It reads the controller's lease.
+    let (mut of_webhook, mut of_controller) = (vec![listen(WEBHOOK_PORT)], lease());
+    match &deploy.register_url {
+        Some(url) => of_webhook.push(format!("--register-url={url}")),
+        None => of_webhook.extend(certificate()),
+    }
+    of_webhook.extend(deploy.trusted_writers.iter().map(|writer| format!("--trusted-writer={writer}")));
+    // There is the controller's lease, which it reads, and the authority that its replicas share.
+    if deploy.stock_scheduler || deploy.register_url.is_some() {
         of_webhook.extend(lease());
+    }
+    if deploy.stock_scheduler {
         for args in [&mut of_webhook, &mut of_controller] {
             args.push("--stock-scheduler".to_owned());
         }
     }
     let webhook = Part {
-        serves: Some(("caldera-webhook-cert", WEBHOOK_PORT)),
+        port: Some(WEBHOOK_PORT),
+        certificate: deploy.register_url.is_none().then_some("caldera-webhook-cert"),
         ..part("webhook", of_webhook, ("96Mi", "384Mi"), "100m")
     };
     let mut parts = vec![webhook, part("controller", of_controller, ("384Mi", "1536Mi"), "250m")];
@@ -102,10 +117,12 @@ pub fn build_component_objects(deploy: &Deploy) -> Vec<Value> {
         parts.push(build_collector_part(cluster, false));
     }
     if deploy.console {
+        let of_console = [listen(CONSOLE_PORT)].into_iter().chain(certificate()).collect();
         parts.push(Part {
             replicas: 1,
-            serves: Some(("caldera-console-cert", CONSOLE_PORT)),
-            ..part("console", listen(CONSOLE_PORT), ("128Mi", "512Mi"), "50m")
+            port: Some(CONSOLE_PORT),
+            certificate: Some("caldera-console-cert"),
+            ..part("console", of_console, ("128Mi", "512Mi"), "50m")
         });
         objects.extend([
             build_service(deploy, "caldera-console", Some("caldera-console"), ("https", 443)),
@@ -172,7 +189,8 @@ fn build_collector_part(cluster: &str, in_cluster: bool) -> Part<'static> {
         args,
         memory: ("96Mi", "384Mi"),
         cpu: "50m",
-        serves: None,
+        port: None,
+        certificate: None,
         in_cluster,
     }
 }
@@ -202,8 +220,8 @@ fn build_deployment(deploy: &Deploy, part: &Part<'_>) -> Value {
     let mut mounts = vec![json!({"name": "kubeconfig", "mountPath": KUBECONFIG_DIR, "readOnly": true})];
     let secret = format!("caldera-{}-kubeconfig", part.subcommand);
     let mut volumes = vec![json!({"name": "kubeconfig", "secret": {"secretName": secret}})];
-    if let Some((certificate, port)) = part.serves {
-        ports.push(json!({"name": "https", "containerPort": port}));
+    ports.extend(part.port.map(|port| json!({"name": "https", "containerPort": port})));
+    if let Some(certificate) = part.certificate {
         mounts.push(json!({"name": "tls", "mountPath": CERTIFICATE_DIR, "readOnly": true}));
         volumes.push(json!({"name": "tls", "secret": {"secretName": certificate}}));
     }

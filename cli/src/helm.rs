@@ -6,6 +6,7 @@ use std::{
     process::{Command, Output},
 };
 
+use caldera_crds::trusted::Writer;
 use caldera_webhook::Endpoint;
 use serde_json::Value;
 
@@ -59,6 +60,7 @@ fn helm_renders_what_manifests_prints() {
         caller_addresses: Vec::new(),
         console: false,
         stock_scheduler: false,
+        ..Deploy::default()
     };
     let more = [
         "--set",
@@ -80,12 +82,24 @@ fn helm_renders_what_manifests_prints() {
         stock_scheduler: true,
         ..default.clone()
     };
-    for (words, deploy) in [(&[][..], default), (&more[..], all)] {
+    for (words, deploy) in [(&[][..], default.clone()), (&more[..], all)] {
         let Some(rendered) = render(&[&common, words].concat()) else { return };
         let wanted = build_component_objects(&deploy).into_iter().filter(|it| it["kind"] != "Namespace");
         same(rendered, wanted.collect());
     }
 
+    let url = "https://caldera-webhook.ops.svc";
+    let registers = format!("webhook.registerUrl={url}");
+    let words = ["--set", &registers, "--set", "trustedWriters.users={ops,a:b}", "--set", "trustedWriters.groups={g}"];
+    let writers: [Writer; 3] = ["user:ops", "user:a:b", "group:g"].map(|word| word.parse().unwrap());
+    let deploy = Deploy { trusted_writers: writers.into(), register_url: Some(url.to_owned()), ..default };
+    let Some(rendered) = render(&[&common[..], &words].concat()) else { return };
+    let wanted = build_component_objects(&deploy).into_iter().filter(|it| it["kind"] != "Namespace");
+    same(rendered, wanted.collect());
+}
+
+#[test]
+fn helm_renders_for_the_karmada_api_what_manifests_prints() {
     let pem = "-----BEGIN CERTIFICATE-----";
     let set = format!("caBundle={pem}");
     let words = ["caldera-karmada", "--set", "webhookUrl=https://h:8443/", "--set", &set];
@@ -96,6 +110,38 @@ fn helm_renders_what_manifests_prints() {
     wanted.extend(list_admission_policies(&caldera_crds::trusted::TrustedWriters::default(), false));
     let Some(rendered) = render(&words) else { return };
     same(rendered, wanted);
+
+    let more = ["registersWebhooks=true", "requireQueueAccess=true", "trustedWriters.users={z,a}"];
+    let more = [&["caldera-karmada"][..], &more.map(|value| ["--set", value]).concat()].concat();
+    let mut wanted = build_component_roles(&Granted { registers: true, ..Granted::default() });
+    wanted.retain(|object| object["kind"] != "Namespace" || object["metadata"]["name"] != "karmada-cluster");
+    wanted.extend(build_propagation_policies());
+    let writers = ["user:z", "user:a", "group:system:masters", "group:system:karmada:agents"];
+    let writers: [Writer; 4] = writers.map(|word| word.parse().unwrap());
+    wanted.extend(list_admission_policies(&writers.into_iter().collect(), true));
+    let Some(rendered) = render(&more) else { return };
+    same(rendered, wanted);
+}
+
+#[test]
+fn helm_puts_what_is_set_for_a_component_into_its_pods() {
+    let set = [
+        "controller.extraArgs={--order=fifo,--otlp-endpoint=http://c:4318}",
+        "controller.nodeSelector.pool=infra",
+        "controller.resources.requests.cpu=2",
+        "imagePullSecrets[0].name=registry",
+    ];
+    let words = [&["caldera", "--set", "image=i"][..], &set.map(|value| ["--set", value]).concat()].concat();
+    let Some(rendered) = render(&words) else { return };
+    let of = |name: &str| {
+        let mut deployments = rendered.iter().filter(|object| object["kind"] == "Deployment");
+        deployments.find(|object| object["metadata"]["name"] == name).unwrap()["spec"]["template"]["spec"].clone()
+    };
+    let (controller, webhook) = (of("caldera-controller"), of("caldera-webhook"));
+    let args = controller["containers"][0]["args"].to_string();
+    assert!(args.ends_with(r#""--order=fifo","--otlp-endpoint=http://c:4318"]"#), "{args}");
+    assert_eq!((&controller["nodeSelector"]["pool"], &webhook["nodeSelector"]), (&"infra".into(), &Value::Null));
+    assert_eq!(webhook["imagePullSecrets"], serde_json::json!([{"name": "registry"}]));
 }
 
 #[test]
@@ -131,6 +177,13 @@ fn helm_refuses_values_that_make_no_sense() {
         (&["caldera"][..], "image"),
         (&["caldera", "--set", "image=i", "--set", "replicas=3"], "replicas"),
         (&["caldera", "--set", "image=i", "--set", "collectors=m1"], "collectors"),
+        (&["caldera", "--set", "image=i", "--set", "webhook.replicas=0"], "replicas"),
+        (&["caldera", "--set", "image=i", "--set", "webhook.replica=2"], "replica"),
+        (&["caldera", "--set", "image=i", "--set", "controller.extraArgs={--no-lease}"], "extraArgs"),
+        (&["caldera", "--set", "image=i", "--set", "scheduler.extraArgs={--order=fifo}"], "extraArgs"),
+        (&["caldera", "--set", "image=i", "--set", "webhook.registerUrl=http://h"], "registerUrl"),
+        (&["caldera-karmada", "--set", pem, "--set", "trustedWriters.users={a'b}"], "trustedWriters"),
+        (&["caldera-karmada", "--set", pem, "--set", "trustedWriters.groups="], "trustedWriters"),
         (&["caldera", "--set", "image=i", "--set", "console.enabled=maybe"], "console"),
         (&["caldera", "--set", "image=i", "--set", "certManager.enabled=true"], "certManager.issuer.name"),
         (&["caldera", "--set", "image=i", "--set", "certManager.issuer.kind=Other"], "kind"),

@@ -2,7 +2,8 @@
 //! `CALDERA_WRITE_DOCS=1` they are written.
 //!
 //! Rule: one source with the charts. What the Karmada API needs is in the chart's own files, as far as they hold no
-//! value of Helm's, and the base lists them. What runs the components is rendered with an image that is called
+//! value of Helm's, and the base lists them; the rest but for the webhooks is beside them as the default values have it.
+//! What runs the components is rendered with an image that is called
 //! `caldera`, for an overlay to replace.
 
 use std::{collections::BTreeMap, path::PathBuf, process::Command};
@@ -10,7 +11,7 @@ use std::{collections::BTreeMap, path::PathBuf, process::Command};
 use serde_json::{Value, json};
 
 use crate::{
-    chart::{build_karmada_chart, render_yaml, same},
+    chart::{build_default_objects, build_karmada_chart, render_yaml, same},
     deploy::{Deploy, build_component_objects},
     manifests::parse_documents,
     monitoring::check_or_write_file,
@@ -19,6 +20,8 @@ use crate::{
 /// Files of the chart without a value of Helm's.
 const OF_KARMADA: [&str; 4] =
     ["crds/definitions.yaml", "templates/admission.yaml", "templates/propagation.yaml", "templates/roles.yaml"];
+/// What has a value there, as the default values have it.
+const DEFAULTS: &str = "kustomize/defaults.yaml";
 const COMPONENTS: &str = "manifests/kustomize";
 const KARMADA: &str = "charts/caldera-karmada";
 
@@ -31,6 +34,7 @@ fn deploy() -> Deploy {
         caller_addresses: Vec::new(),
         console: false,
         stock_scheduler: false,
+        ..Deploy::default()
     }
 }
 
@@ -42,10 +46,12 @@ fn render_kustomization(about: &str, resources: &[&str]) -> String {
 }
 
 fn list_files() -> BTreeMap<String, String> {
-    let karmada = render_kustomization("What Caldera needs on the Karmada API, but for its webhooks.", &OF_KARMADA);
+    let files = [&OF_KARMADA[..], &[DEFAULTS]].concat();
+    let karmada = render_kustomization("What Caldera needs on the Karmada API, but for its webhooks.", &files);
     let components = "Caldera's components, beside Karmada's control plane.";
     BTreeMap::from([
         (format!("{KARMADA}/kustomization.yaml"), karmada),
+        (format!("{KARMADA}/{DEFAULTS}"), render_yaml(&build_default_objects())),
         (format!("{COMPONENTS}/kustomization.yaml"), render_kustomization(components, &["components.yaml"])),
         (format!("{COMPONENTS}/components.yaml"), render_yaml(&build_component_objects(&deploy()))),
     ])
@@ -61,15 +67,17 @@ fn the_bases_are_made_of_what_manifests_prints() {
         check_or_write_file(&name, &wanted);
     }
     let chart = build_karmada_chart();
-    let values: Vec<&str> = chart.iter().filter(|(_, text)| text.contains("{{")).map(|(name, _)| *name).collect();
-    assert_eq!(values, ["templates/webhooks.yaml"], "the base leaves out what has a value of Helm's, and nothing else");
+    for (name, text) in chart.iter().filter(|(name, _)| name.ends_with(".yaml") && name.contains('/')) {
+        assert_eq!(OF_KARMADA.contains(name), !text.contains("{{"), "{name}");
+    }
 }
 
 /// Where kubectl is installed, which has kustomize in it.
 #[test]
 fn what_kustomize_builds_is_what_manifests_prints() {
     let chart = build_karmada_chart();
-    let of_karmada = OF_KARMADA.iter().flat_map(|name| parse_documents(&chart[name]).unwrap()).collect();
+    let of_karmada = OF_KARMADA.iter().flat_map(|name| parse_documents(&chart[name]).unwrap());
+    let of_karmada = of_karmada.chain(build_default_objects()).collect();
     for (base, wanted) in [(COMPONENTS, build_component_objects(&deploy())), (KARMADA, of_karmada)] {
         let Ok(built) = Command::new("kubectl").arg("kustomize").arg(root().join(base)).output() else { return };
         let (text, errors) = (String::from_utf8_lossy(&built.stdout), String::from_utf8_lossy(&built.stderr));

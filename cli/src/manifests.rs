@@ -15,7 +15,7 @@ use caldera_webhook::Endpoint;
 use serde_json::{Value, json};
 
 use crate::{
-    args::{DeployArgs, ManifestGroup, ManifestsArgs},
+    args::{ManifestGroup, ManifestsArgs},
     deploy::{self, Deploy},
     output,
     roles::{Granted, build_component_roles, build_shadow_roles},
@@ -23,7 +23,7 @@ use crate::{
 
 /// Prints what was asked for as YAML documents.
 pub fn print_manifests(args: &ManifestsArgs) -> anyhow::Result<ExitCode> {
-    let objects = match build_deployment_objects(&args.deploy)? {
+    let objects = match build_deployment_objects(args)? {
         Some(objects) => objects,
         None => build_group_objects(args)?,
     };
@@ -37,14 +37,29 @@ pub fn print_manifests(args: &ManifestsArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The Deployments of the components, if `--deployments` or `--member` asks for them.
-fn build_deployment_objects(args: &DeployArgs) -> anyhow::Result<Option<Vec<Value>>> {
+fn build_deployment_objects(args: &ManifestsArgs) -> anyhow::Result<Option<Vec<Value>>> {
+    let trusted_writers = args.trusted.writers.clone();
+    let args = &args.deploy;
     let (image, namespace) = (args.image.as_deref(), args.namespace.clone());
     if args.deployments {
         let image = image.context("--deployments wants --image")?.to_owned();
         let (callers, caller_addresses) = (args.callers.clone(), args.caller_addresses.clone());
         let (collectors, console) = (args.collectors.clone(), args.console);
-        let stock_scheduler = args.stock_scheduler;
-        let deploy = Deploy { image, namespace, collectors, callers, caller_addresses, console, stock_scheduler };
+        let (stock_scheduler, register_url) = (args.stock_scheduler, args.register_url.clone());
+        if let Some(url) = &register_url {
+            anyhow::ensure!(is_webhook_url(url), "--register-url must be https://HOST[:PORT][/PATH], not {url:?}");
+        }
+        let deploy = Deploy {
+            image,
+            namespace,
+            collectors,
+            callers,
+            caller_addresses,
+            console,
+            stock_scheduler,
+            trusted_writers,
+            register_url,
+        };
         return Ok(Some(deploy::build_component_objects(&deploy)));
     }
     if !args.member {

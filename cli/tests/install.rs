@@ -7,6 +7,7 @@ mod killed;
 
 use std::{
     fs::{self, File},
+    io::{BufRead as _, BufReader},
     net::{Ipv4Addr, SocketAddr, TcpListener},
     path::PathBuf,
     process::{Command, Output, Stdio},
@@ -20,6 +21,7 @@ use caldera_cli::{
     },
     manifests, stack,
 };
+use caldera_crds::names::caldera::VERSION;
 use caldera_runtime::{client::WriteCounts, tls::install_provider};
 use caldera_sandbox::fleet::{Config, Fleet};
 use kube::{
@@ -122,6 +124,56 @@ async fn an_empty_host_becomes_healthy_and_a_second_run_changes_nothing() {
         line.contains(": 0 created, 0 changed") || line.ends_with(": as they were") || line.ends_with(": it answers")
     };
     assert!(steps.iter().all(is_quiet), "{text}");
+    an_upgrade_waits_for_a_component_of_an_older_version(&host).await;
+}
+
+/// Its Leases are where no component of this test's is, so that nobody writes them anew.
+async fn an_upgrade_waits_for_a_component_of_an_older_version(host: &Host) {
+    let (place, ours) = ("elsewhere", env!("CARGO_PKG_VERSION"));
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}});
+    stack::apply_object(&host.client, namespace).await.unwrap();
+    let write_lease = async |component: &str, version: &str| {
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": format!("caldera-{component}"), "namespace": place, "annotations": {VERSION: version}},
+            "spec": {
+                "holderIdentity": "older", "leaseDurationSeconds": 3600,
+                "renewTime": jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string(),
+            },
+        });
+        stack::apply_object(&host.client, lease).await.unwrap();
+    };
+    write_lease("controller", "0.0.1").await;
+    write_lease("scheduler", ours).await;
+    let upgrade = |wait: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_caldera"));
+        command.args(["upgrade", "--yes", "--lease-namespace", place, "--wait", wait, "--kubeconfig"]);
+        command.arg(host.path("admin"));
+        command
+    };
+
+    let late = upgrade("1").output().unwrap();
+    let text = describe_output(&late);
+    assert!(!late.status.success(), "{text}");
+    let older = format!("the controller is Caldera 0.0.1, this command {ours}");
+    for words in [
+        "replace the components now, one after the other",
+        &format!("not all components are {ours} within 1 s; nothing that fails closed was changed"),
+        &format!("left:\n  {older}"),
+    ] {
+        assert!(text.contains(words), "{words:?}: {text}");
+    }
+    assert!(!text.contains("4/6") && !text.contains("5/6"), "it went on: {text}");
+
+    let mut waiting = Killed(upgrade("120").stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap());
+    let mut lines = BufReader::new(waiting.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let asked = lines.by_ref().take_while(|line| !line.contains("replace the components now")).collect::<Vec<_>>();
+    assert!(asked.iter().any(|line| line.starts_with("3/6")), "{asked:#?}");
+    write_lease("controller", ours).await;
+    let rest = lines.collect::<Vec<_>>();
+    assert!(rest.contains(&format!("4/6 wait until all components are of this version: they are {ours}")), "{rest:#?}");
+    assert!(rest.iter().any(|line| line.starts_with("6/6")), "{rest:#?}");
+    assert!(waiting.wait().unwrap().success(), "{rest:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,6 +14,7 @@ use std::{
 };
 
 use caldera_cli::{
+    manifests::parse_documents,
     objects::{self, annotation_of, name_of, read_list_at, read_text_at},
     stack,
 };
@@ -182,6 +183,8 @@ fn the_doctor_finds_what_was_broken_in_a_sandbox_and_nothing_else() {
     a_webhook_configuration_that_is_gone_or_trusts_another_ca(&sandbox);
     a_queue_that_is_closed_in_a_member(&sandbox);
     an_orphaned_binding(&sandbox);
+    a_policy_that_is_not_bound(&sandbox);
+    a_kind_that_was_told_after_the_webhook_was_registered(&sandbox);
     a_record_that_can_not_be_read_and_rights_that_were_taken(&sandbox);
 }
 
@@ -277,6 +280,36 @@ fn an_orphaned_binding(sandbox: &Sandbox) {
     sandbox.wait(execute_write(&sandbox.host, &write(Body::Create(orphan)))).unwrap();
     sandbox.doctor_finds("records", "error", "1 bindings are of workloads that are not there");
     sandbox.wait(execute_write(&sandbox.host, &write(Body::Delete { uid: None }))).unwrap();
+    sandbox.is_healthy();
+}
+
+fn a_policy_that_is_not_bound(sandbox: &Sandbox) {
+    let bindings =
+        || objects::admission_resource("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings");
+    let name = "workload-bindings.caldera.dev";
+    let good = sandbox.get(&bindings(), None, name).unwrap();
+    sandbox.write(&sandbox.host, bindings(), name, Body::Delete { uid: None });
+    sandbox.doctor_finds("webhooks", "warning", &format!("no ValidatingAdmissionPolicyBinding {name}"));
+    let again = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": bindings().kind, "metadata": {"name": name},
+        "spec": good["spec"],
+    });
+    sandbox.write(&sandbox.host, bindings(), name, Body::Create(again));
+    sandbox.is_healthy();
+}
+
+/// `caldera upgrade` mends what it finds.
+fn a_kind_that_was_told_after_the_webhook_was_registered(sandbox: &Sandbox) {
+    let told = include_str!("../../manifests/kinds/trainrun.yaml");
+    let kind = parse_documents(told).unwrap().into_iter().find(|object| object["kind"] == "WorkloadKind").unwrap();
+    sandbox.wait(stack::apply_object(&sandbox.host, kind)).unwrap();
+    let unread = "may not list trainruns.training.example.com";
+    sandbox.doctor_finds("rights", "error", unread);
+    sandbox.doctor_finds("webhooks", "warning", "trainruns.training.example.com is told by a WorkloadKind and unknown");
+    let (_, findings) = sandbox.doctor();
+    let is_of_upgrade = |one: &Value| read_text_at(one, "/fix").starts_with("caldera upgrade");
+    assert!(findings.iter().all(is_of_upgrade), "{findings:#?}");
+    sandbox.succeeds(&["upgrade", "--yes", "--wait", "120"]);
     sandbox.is_healthy();
 }
 

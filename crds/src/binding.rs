@@ -242,6 +242,30 @@ mod tests {
         assert_eq!((view.plan(), view.has_plan(), view.eviction()), (None, true, None));
     }
 
+    /// What `docs/tasks/upgrade.md` says of two versions at once. A plan that is read in part would put pods elsewhere.
+    #[test]
+    fn a_field_of_a_later_version_is_passed_over_in_a_record_and_makes_a_plan_unreadable() {
+        let admission = json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"t": 2}, "charged": {"cpu": "2"}});
+        let eviction = json!({"at": 1, "until": 2, "preemptor": "u", "reason": "r", "message": "m"});
+        let plan = json!({"clusters": {"m1": {"tasks": {}, "minAvailable": 0}}});
+        let read_all = |later: bool| {
+            let text = |record: &Value| {
+                let mut record = record.clone();
+                if later {
+                    record["ofALaterVersion"] = json!({"some": ["thing"]});
+                }
+                record.to_string()
+            };
+            let annotations = json!({ADMISSION: text(&admission), EVICTION: text(&eviction), PLAN: text(&plan)});
+            let binding = read(json!({"annotations": annotations}), json!({}));
+            let view = BindingView::from(&binding);
+            (view.admission(), view.eviction(), view.plan())
+        };
+        let (now, later) = (read_all(false), read_all(true));
+        assert!(now.0.is_some() && now.1.is_some() && now.2.is_some(), "{now:?}");
+        assert_eq!(later, (now.0, now.1, None));
+    }
+
     #[test]
     fn a_binding_says_whose_it_is_and_where_it_goes() {
         let binding = read(

@@ -95,7 +95,8 @@ impl TrustedWriters {
         self.names(false).any(|name| name == user) || groups.any(|group| self.names(true).any(|name| name == group))
     }
 
-    fn names(&self, of_groups: bool) -> impl Iterator<Item = &str> {
+    /// Names of groups, or of users.
+    pub fn names(&self, of_groups: bool) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(move |writer| match writer {
             Writer::Group(name) if of_groups => Some(name.as_str()),
             Writer::User(name) if !of_groups => Some(name.as_str()),
@@ -111,6 +112,16 @@ impl TrustedWriters {
             "!(request.userInfo.username in {users}) && !(has(request.userInfo.groups) && \
              request.userInfo.groups.exists(g, g in {groups}))"
         )
+    }
+
+    /// Those whom such an expression names; `None` if it is not one that [`Self::build_untrusted_expression`] makes.
+    #[must_use]
+    pub fn parse_untrusted_expression(expression: &str) -> Option<Self> {
+        let (users, rest) = parse_cel_list(expression.strip_prefix("!(request.userInfo.username in ")?)?;
+        let (_, rest) = rest.split_once("exists(g, g in ")?;
+        let (groups, _) = parse_cel_list(rest)?;
+        let all: Self = users.into_iter().map(Writer::User).chain(groups.into_iter().map(Writer::Group)).collect();
+        (all.build_untrusted_expression() == expression).then_some(all)
     }
 }
 
@@ -236,6 +247,28 @@ fn list_in_cel<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     format!("[{}]", words.into_iter().map(quoted).collect::<Vec<_>>().join(", "))
 }
 
+/// The words of a list that [`list_in_cel`] made, and what follows it.
+fn parse_cel_list(text: &str) -> Option<(Vec<String>, &str)> {
+    let mut rest = text.strip_prefix('[')?;
+    let mut words = Vec::new();
+    loop {
+        if let Some(end) = rest.strip_prefix(']') {
+            return Some((words, end));
+        }
+        let mut letters = rest.strip_prefix(", ").unwrap_or(rest).strip_prefix('\'')?.chars();
+        let mut word = String::new();
+        loop {
+            match letters.next()? {
+                '\'' => break,
+                '\\' => word.push(letters.next()?),
+                letter => word.push(letter),
+            }
+        }
+        rest = letters.as_str();
+        words.push(word);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -273,6 +306,19 @@ mod tests {
     fn a_name_with_a_quote_stays_inside_its_expression() {
         let own: TrustedWriters = [Writer::User("a' || true || '".into())].into_iter().collect();
         assert!(own.build_untrusted_expression().starts_with(r"!(request.userInfo.username in ['a\' || true || \''])"));
+    }
+
+    #[test]
+    fn the_writers_are_read_back_from_their_expression_and_from_no_other() {
+        let odd = ["user:a' || true || '", "user:b\\", "group:c, d]"].map(|word| word.parse().unwrap());
+        for writers in [TrustedWriters::default(), odd.into_iter().collect(), [].into_iter().collect()] {
+            let expression = writers.build_untrusted_expression();
+            assert_eq!(TrustedWriters::parse_untrusted_expression(&expression), Some(writers), "{expression}");
+            assert_eq!(TrustedWriters::parse_untrusted_expression(&format!("{expression} && false")), None);
+        }
+        for other in ["", "true", "!(request.userInfo.username in [", "!(request.userInfo.username in ['a"] {
+            assert_eq!(TrustedWriters::parse_untrusted_expression(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use rustls::{
 
 pub use expiry::{AUTHORITY, CERTIFICATE_EXPIRY, CertificateExpiry, SERVING};
 pub use served::{RELOAD_EVERY, ServedTls, TlsRenewal};
-pub use validity::{Validity, have_same_issuer, read_validity};
+pub use validity::{Validity, have_same_issuer, read_validities, read_validity};
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]

@@ -66,6 +66,10 @@ pub struct DeployArgs {
     /// With --deployments: runs the console, too.
     #[arg(long, requires = "deployments")]
     pub console: bool,
+    /// With --deployments: the webhook registers itself with this URL (https://caldera-webhook.caldera-system.svc) and
+    /// makes its certificate itself; what the Karmada API needs for that is printed with --registers-webhooks.
+    #[arg(long, requires = "deployments", value_name = "URL")]
+    pub register_url: Option<String>,
     /// With --deployments: a namespace whose pods may call the webhook, where Karmada's API server and controllers run.
     /// May be repeated.
     #[arg(long = "caller", value_name = "NAMESPACE", default_value = "karmada-system")]

@@ -25,6 +25,8 @@ pub struct Facts {
     pub definitions: Visible<Vec<Value>>,
     /// WorkloadKinds that do not count, and why.
     pub kind_faults: BTreeMap<String, String>,
+    /// Kinds that WorkloadKinds tell and that count.
+    pub told_kinds: Vec<ToldKind>,
     /// What each component may do.
     pub rights: Visible<Vec<Right>>,
     /// MutatingWebhookConfigurations.
@@ -39,6 +41,10 @@ pub struct Facts {
     pub customizations: Visible<Vec<Value>>,
     /// ValidatingAdmissionPolicies.
     pub policies: Visible<Vec<Value>>,
+    /// ValidatingAdmissionPolicyBindings.
+    pub policy_bindings: Visible<Vec<Value>>,
+    /// Whether the webhook registers itself, with an authority of its own.
+    pub registers: bool,
     /// What karmada-controller-manager may write.
     pub karmada: Visible<KarmadaAccess>,
     /// What came back of a binding that was created without being stored.
@@ -76,6 +82,17 @@ pub struct Versions {
     pub host: String,
     /// The members', of Kubernetes.
     pub members: Vec<(String, String)>,
+}
+
+/// A kind that a WorkloadKind tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToldKind {
+    /// API group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+    /// Plural, in small letters.
+    pub plural: String,
 }
 
 /// One thing that a component does.

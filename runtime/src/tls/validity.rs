@@ -24,9 +24,21 @@ pub struct Validity {
 /// # Errors
 /// If there is none, or it is no certificate.
 pub fn read_validity(pem: &str) -> Result<Validity, TlsError> {
-    let unreadable = || TlsError::Pem { what: "certificate", message: "it has no validity".to_owned() };
     let certificates = parse_certificates("certificate", pem)?;
-    certificates.first().and_then(|der| find_validity(der)).ok_or_else(unreadable)
+    certificates.first().and_then(|der| find_validity(der)).ok_or_else(make_unreadable)
+}
+
+/// The validity of each certificate of a PEM.
+///
+/// # Errors
+/// If there is none, or one is no certificate.
+pub fn read_validities(pem: &str) -> Result<Vec<Validity>, TlsError> {
+    let certificates = parse_certificates("certificate", pem)?;
+    certificates.iter().map(|der| find_validity(der).ok_or_else(make_unreadable)).collect()
+}
+
+fn make_unreadable() -> TlsError {
+    TlsError::Pem { what: "certificate", message: "it has no validity".to_owned() }
 }
 
 /// Whether two certificates say that an authority of the same name signed them, of whatever key.
@@ -115,11 +127,14 @@ mod tests {
     fn the_validity_of_an_authority_and_of_what_it_signs_is_as_it_was_asked_for() {
         let validity = Validity { begins: at("2026-01-02T03:04:05Z"), ends: at("2049-12-31T23:59:59Z") };
         let authority = Authority::with_validity("test", validity).unwrap();
-        assert_eq!(read_validity(&authority.cert_pem).unwrap(), validity);
+        let authority_pem = authority.cert_pem.clone();
+        assert_eq!(read_validity(&authority_pem).unwrap(), validity);
         // From 2050 on times have another form.
         let later = Validity { begins: at("2049-12-31T23:59:59Z"), ends: at("2050-01-01T00:00:00Z") };
         let identity = authority.with_leaves_of(later).issue_server_identity("s", &["s"], &[]).unwrap();
         assert_eq!(read_validity(&identity.cert_pem).unwrap(), later);
+        let both = format!("{}{}", authority_pem, identity.cert_pem);
+        assert_eq!(read_validities(&both).unwrap(), [validity, later]);
         let unlimited = read_validity(&Authority::new("test").unwrap().cert_pem).unwrap();
         assert!(unlimited.begins < at("2000-01-01T00:00:00Z") && unlimited.ends > at("4000-01-01T00:00:00Z"));
     }

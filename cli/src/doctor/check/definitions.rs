@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use caldera_crds::manifests::{build_federation_crds, build_karmada_crds, build_volcano_crds};
 use serde_json::Value;
 
-use super::take_visible;
+use super::{UPGRADE, kinds::is_of_told_kind, take_visible};
 use crate::{
     doctor::{
         facts::{Facts, Right},
@@ -53,15 +53,6 @@ pub(super) fn check_definitions(facts: &Facts) -> Vec<Finding> {
         findings.extend(compare_definition(&wanted, found, "this version", true).map(|one| one.fixed_by(apply)));
     }
     findings
-}
-
-/// Jobs of a kind that does not count are queued by nobody.
-pub(super) fn check_told_kinds(facts: &Facts) -> Vec<Finding> {
-    let tell = |(name, why): (&String, &String)| {
-        let finding = CHECK.error(format!("WorkloadKind {name} does not count: {why}"));
-        finding.fixed_by(format!("kubectl edit workloadkind {name}"))
-    };
-    facts.kind_faults.iter().map(tell).collect()
 }
 
 fn compare_definition(wanted: &Value, found: &[Value], of: &str, ours: bool) -> Option<Finding> {
@@ -120,19 +111,21 @@ fn list_missing(wanted: &Value, found: &Value, path: &str, missing: &mut Vec<Str
 
 pub(super) fn check_rights(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut denied: BTreeMap<&str, Vec<&Right>> = BTreeMap::new();
+    let mut denied: BTreeMap<(&str, bool), Vec<&Right>> = BTreeMap::new();
     for right in take_visible(&facts.rights, Check::Rights, "what the components may do", &mut findings) {
         if !right.allowed {
-            denied.entry(&right.component).or_default().push(right);
+            denied.entry((right.component.as_str(), is_of_told_kind(facts, right))).or_default().push(right);
         }
     }
-    for (component, rights) in denied {
+    // What is printed knows no kind that is told by data, and would take the rights to it away.
+    let apply = "caldera manifests --only rbac | kubectl apply --server-side -f -";
+    let fix = if facts.told_kinds.is_empty() { apply } else { UPGRADE };
+    for ((component, is_told), rights) in denied {
         let shown: Vec<String> = rights.iter().map(|right| describe_right(right)).collect();
-        let what =
-            format!("the account of the {component} may not {}", join_first_names(shown.iter().map(String::as_str)));
-        findings.push(
-            Check::Rights.error(what).fixed_by("caldera manifests --only rbac | kubectl apply --server-side -f -"),
-        );
+        let shown = join_first_names(shown.iter().map(String::as_str));
+        let why = if is_told { ", which a WorkloadKind tells: such jobs wait" } else { "" };
+        let what = format!("the account of the {component} may not {shown}{why}");
+        findings.push(Check::Rights.error(what).fixed_by(fix));
     }
     findings
 }

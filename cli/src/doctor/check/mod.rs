@@ -4,7 +4,10 @@ mod bindings;
 mod components;
 mod definitions;
 mod karmada;
+mod kinds;
 mod members;
+mod policies;
+mod printed;
 #[cfg(test)]
 mod tests;
 pub mod versions;
@@ -16,13 +19,28 @@ use super::{
 };
 use crate::objects::Visible;
 
+const CHECK_WEBHOOKS: Check = Check::Webhooks;
+/// Names of our hooks and policies end so.
+const OURS: &str = ".caldera.dev";
+/// Prints webhook configurations and admission policies.
+const APPLY: &str = "caldera manifests --only webhooks --webhook-url https://HOST:PORT --ca-bundle ca.pem | kubectl apply --server-side -f -";
+/// Makes roles, webhook configurations and policies anew, with the kinds that are told by data.
+const UPGRADE: &str = "caldera upgrade --kubeconfig karmada.kubeconfig";
+
+/// What mends a registration that is there.
+fn name_registration_fix(facts: &Facts) -> &'static str {
+    if facts.told_kinds.is_empty() { APPLY } else { UPGRADE }
+}
+
 /// Everything that is wrong, by check, the worst first.
 pub fn find_faults(facts: &Facts) -> Vec<Finding> {
     let mut all = definitions::check_definitions(facts);
-    all.extend(definitions::check_told_kinds(facts));
+    all.extend(kinds::check_told_kinds(facts));
     all.extend(definitions::check_rights(facts));
     all.extend(karmada::check_karmada_account(facts));
     all.extend(webhooks::check_webhooks(facts));
+    all.extend(policies::check_policies(facts));
+    all.extend(kinds::check_registrations(facts));
     all.extend(webhooks::check_interpreter(facts));
     all.extend(components::check_components(facts));
     all.extend(versions::check_versions(facts));

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use caldera_crds::names::caldera::WEBHOOK_VERSION;
 
-use super::components::is_alive;
+use super::{UPGRADE, components::is_alive};
 use crate::{
     doctor::{
         facts::Facts,
@@ -54,7 +54,7 @@ fn compare_version(component: &str, theirs: Option<&str>, ours: &str) -> Option<
         Some(theirs) => format!("the {component} is Caldera {theirs}, this command {ours}"),
         None => format!("the {component} says no version: it is older than this command, {ours}"),
     };
-    Some(CHECK.warning(what).fixed_by("caldera upgrade --kubeconfig karmada.kubeconfig"))
+    Some(CHECK.warning(what).fixed_by(UPGRADE))
 }
 
 /// `v1.36.1+k3s1` -> `1.36`.

@@ -5,31 +5,38 @@
 //! (`pkg/resourceinterpreter/interpreter.go`) asks a ResourceInterpreterCustomization before any webhook. What the API
 //! server itself made of two objects, created with `dryRun=All`, is worth more than what the configurations say.
 
+use std::collections::BTreeSet;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use caldera_crds::{
     job_admission::fill_defaults,
     names::caldera::{GATE, GATE_CLOSED},
 };
-use caldera_webhook::{Endpoint, build_configurations};
+use caldera_runtime::tls::read_validities;
 use serde_json::Value;
 
-use super::{components::age, take_visible};
+use super::{
+    APPLY, CHECK_WEBHOOKS as CHECK, OURS, components::age, kinds::lacks_told_kind, name_registration_fix,
+    printed::build_printed_configurations, take_visible,
+};
 use crate::{
     doctor::{
         facts::{CheckedBinding, Facts, Probe, ProbeFailure},
         finding::{Check, Finding, join_first_names},
     },
     objects::{annotation_of, name_of, read_list_at, read_text_at},
+    output::format_duration,
 };
 
-const CHECK: Check = Check::Webhooks;
-const APPLY: &str = "caldera manifests --only webhooks --webhook-url https://HOST:PORT --ca-bundle ca.pem | kubectl apply --server-side -f -";
-/// Names of our hooks end so.
-const OURS: &str = ".caldera.dev";
+/// Days for which callers are to trust the webhook yet: as long as somebody may be away.
+const FEW_DAYS: i64 = 14;
+/// Has a webhook that made its authority itself replace it.
+const ROTATE: &str =
+    "kubectl -n caldera-system annotate secret caldera-webhook-authority caldera.dev/rotate=now --overwrite";
 
 pub(super) fn check_webhooks(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let [mutating, validating, interpreter] = build_expected_configurations();
+    let [mutating, validating, interpreter] = build_printed_configurations(facts);
     let mut registered = true;
     for (seen, wanted) in [(&facts.mutating, &mutating), (&facts.validating, &validating)] {
         let kind = read_text_at(wanted, "/kind");
@@ -39,7 +46,7 @@ pub(super) fn check_webhooks(facts: &Facts) -> Vec<Finding> {
         };
         let before = findings.len();
         match all.iter().find(|one| name_of(one) == name_of(wanted)) {
-            Some(found) => findings.extend(compare_hooks(CHECK, wanted, found)),
+            Some(found) => findings.extend(compare_hooks(facts, CHECK, wanted, found)),
             None => findings.push(build_missing_finding(CHECK, wanted)),
         }
         registered &= findings.len() == before;
@@ -51,14 +58,7 @@ pub(super) fn check_webhooks(facts: &Facts) -> Vec<Finding> {
         findings.extend(check_binding_probe(&facts.binding_probe));
         findings.extend(check_job_probe(&facts.job_probe));
     }
-    findings.extend(check_policies(facts));
     findings
-}
-
-/// As this version prints them.
-fn build_expected_configurations() -> [Value; 3] {
-    let all = build_configurations(&Endpoint::Url("https://host".to_owned()), "");
-    <[Value; 3]>::try_from(all).unwrap_or_default()
 }
 
 fn build_missing_finding(check: Check, wanted: &Value) -> Finding {
@@ -73,7 +73,11 @@ fn build_missing_finding(check: Check, wanted: &Value) -> Finding {
     check.error(format!("there is no {kind} {name}: {harm}")).fixed_by(APPLY)
 }
 
-fn compare_hooks(check: Check, wanted: &Value, found: &Value) -> Vec<Finding> {
+fn compare_hooks(facts: &Facts, check: Check, wanted: &Value, found: &Value) -> Vec<Finding> {
+    if lacks_told_kind(facts, wanted, found) {
+        return Vec::new();
+    }
+    let fix = name_registration_fix(facts);
     let hooks = read_list_at(found, "/webhooks");
     let (mut lacking, mut other) = (Vec::new(), Vec::new());
     for hook in read_list_at(wanted, "/webhooks") {
@@ -90,14 +94,14 @@ fn compare_hooks(check: Check, wanted: &Value, found: &Value) -> Vec<Finding> {
     let config = format!("{} {}", read_text_at(wanted, "/kind"), name_of(wanted));
     let mut findings = Vec::new();
     if !lacking.is_empty() {
-        findings.push(check.error(format!("{config} lacks {}", join_first_names(lacking))).fixed_by(APPLY));
+        findings.push(check.error(format!("{config} lacks {}", join_first_names(lacking))).fixed_by(fix));
     }
     if !other.is_empty() {
         let what = format!(
             "{config} is not as this version prints it: {}",
             join_first_names(other.iter().map(String::as_str))
         );
-        findings.push(check.warning(what).fixed_by(APPLY));
+        findings.push(check.warning(what).fixed_by(fix));
     }
     findings
 }
@@ -151,7 +155,7 @@ fn check_order(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// Our three configurations name one webhook: one CA bundle, and one that can be read.
+/// Our three configurations name one webhook: one CA bundle, one that can be read, and one that serves on.
 fn check_bundles(facts: &Facts, wanted: &[Value; 3]) -> Vec<Finding> {
     let mut bundles: Vec<(String, &str)> = Vec::new();
     for (seen, wanted) in [&facts.mutating, &facts.validating, &facts.interpreters].into_iter().zip(wanted) {
@@ -169,14 +173,41 @@ fn check_bundles(facts: &Facts, wanted: &[Value; 3]) -> Vec<Finding> {
         let what = format!("our configurations trust different CA bundles ({config} another one than the first)");
         findings.push(CHECK.error(what).fixed_by(APPLY));
     }
-    let is_readable = |bundle: &str| {
-        let pem = STANDARD.decode(bundle).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        pem.is_some_and(|pem| caldera_runtime::tls::parse_roots(&pem).is_ok_and(|roots| !roots.is_empty()))
+    let read = |bundle: &str| {
+        let pem = STANDARD.decode(bundle).ok().and_then(|bytes| String::from_utf8(bytes).ok())?;
+        let roots = caldera_runtime::tls::parse_roots(&pem).ok()?;
+        (!roots.is_empty()).then_some(pem)
     };
-    if let Some((config, _)) = bundles.iter().find(|(_, bundle)| !bundle.is_empty() && !is_readable(bundle)) {
-        findings.push(CHECK.error(format!("the CA bundle of {config} has no certificate in PEM")).fixed_by(APPLY));
+    let mut told = BTreeSet::new();
+    for (config, bundle) in bundles.iter().filter(|(_, bundle)| !bundle.is_empty() && told.insert(*bundle)) {
+        match read(bundle) {
+            None => findings
+                .push(CHECK.error(format!("the CA bundle of {config} has no certificate in PEM")).fixed_by(APPLY)),
+            Some(pem) => findings.extend(check_expiry(facts, config, &pem)),
+        }
     }
     findings
+}
+
+/// Whether the last certificate of a bundle ends soon: while one is replaced, two are in it.
+fn check_expiry(facts: &Facts, config: &str, pem: &str) -> Option<Finding> {
+    let ends = read_validities(pem).ok()?.into_iter().map(|validity| validity.ends).max()?;
+    let left = ends.as_second() - facts.now.as_second();
+    // A webhook that registers itself replaces its own in time, if it can.
+    let fix = if facts.registers { ROTATE } else { APPLY };
+    if left <= 0 {
+        let ago = format_duration(-left);
+        let what = format!("the CA bundle of {config} expired {ago} ago: no caller trusts the webhook any more");
+        return Some(CHECK.error(what).fixed_by(fix));
+    }
+    (left <= FEW_DAYS * 86_400).then(|| {
+        let what = format!(
+            "the CA bundle of {config} expires in {}: then no caller trusts the webhook any more; the new CA goes beside \
+             the old one first",
+            format_duration(left)
+        );
+        CHECK.warning(what).fixed_by(fix)
+    })
 }
 
 fn check_binding_probe(probe: &Probe) -> Option<Finding> {
@@ -221,26 +252,6 @@ fn judge_refusal(what: &str, failure: &ProbeFailure) -> Option<Finding> {
     } else {
         finding.fixed_by("caldera webhook --kubeconfig karmada.kubeconfig --tls-cert tls.crt --tls-key tls.key")
     })
-}
-
-/// What holds while the webhook is away.
-fn check_policies(facts: &Facts) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let Ok(found) = &facts.policies else {
-        take_visible(&facts.policies, CHECK, "ValidatingAdmissionPolicies", &mut findings);
-        return findings;
-    };
-    let wanted = ["bindings.caldera.dev", "works.caldera.dev", "commands.caldera.dev", "hyperjobs.caldera.dev"];
-    let missing: Vec<&str> =
-        wanted.into_iter().filter(|name| !found.iter().any(|policy| name_of(policy) == *name)).collect();
-    if !missing.is_empty() {
-        let what = format!(
-            "there is no ValidatingAdmissionPolicy {}: while the webhook is away, tenants may write what is ours",
-            join_first_names(missing)
-        );
-        findings.push(CHECK.warning(what).fixed_by(APPLY));
-    }
-    findings
 }
 
 /// A failure that is as old was mended since, or its object is gone.
@@ -290,12 +301,12 @@ fn check_interpreter_calls(facts: &Facts) -> Vec<Finding> {
 pub(super) fn check_interpreter(facts: &Facts) -> Vec<Finding> {
     const CHECK: Check = Check::Interpreter;
     let mut findings = Vec::new();
-    let [_, _, wanted] = build_expected_configurations();
+    let [_, _, wanted] = build_printed_configurations(facts);
     match &facts.interpreters {
         Err(_) => drop(take_visible(&facts.interpreters, CHECK, read_text_at(&wanted, "/kind"), &mut findings)),
         Ok(all) => {
             match all.iter().find(|one| name_of(one) == name_of(&wanted)) {
-                Some(found) => findings.extend(compare_hooks(CHECK, &wanted, found)),
+                Some(found) => findings.extend(compare_hooks(facts, CHECK, &wanted, found)),
                 None => findings.push(build_missing_finding(CHECK, &wanted)),
             }
             for other in all.iter().filter(|one| name_of(one) != name_of(&wanted)) {

@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 
 use super::facts::{
     CheckedBinding, CommandFacts, Facts, InterpreterFailure, InventoryFacts, KarmadaAccount, LeaseFacts, PodGroupFacts,
-    Probe, ProbeFailure, QueueFacts, Versions, WorkFacts,
+    Probe, ProbeFailure, QueueFacts, ToldKind, Versions, WorkFacts,
 };
 use crate::{
     objects::{self, Visible, annotation_of, get_object, key_of, list_objects, read_list_at, read_text_at},
@@ -73,11 +73,12 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
     let definitions =
         api_resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
     let interpreter = |kind: &str, plural: &str| list(api_resource("config.karmada.io", "v1alpha1", kind, plural));
-    let (definitions, mutating, validating, policies, interpreters, customizations) = futures::try_join!(
+    let (definitions, mutating, validating, policies, policy_bindings, interpreters, customizations) = futures::try_join!(
         list(definitions),
         list(objects::admission_resource("MutatingWebhookConfiguration", "mutatingwebhookconfigurations")),
         list(objects::admission_resource("ValidatingWebhookConfiguration", "validatingwebhookconfigurations")),
         list(objects::admission_resource("ValidatingAdmissionPolicy", "validatingadmissionpolicies")),
+        list(objects::admission_resource("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings")),
         interpreter("ResourceInterpreterWebhookConfiguration", "resourceinterpreterwebhookconfigurations"),
         interpreter("ResourceInterpreterCustomization", "resourceinterpretercustomizations"),
     )?;
@@ -119,6 +120,7 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
         our_clock: ahead,
         definitions,
         kind_faults: list_kind_faults(),
+        told_kinds: list_told_kinds(),
         rights: rights::review_rights(client, &places.granted).await,
         mutating,
         validating,
@@ -126,6 +128,8 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
         interpreter_failures,
         customizations,
         policies,
+        policy_bindings,
+        registers: places.granted.registers,
         karmada,
         binding_probe: probe_creation(client, &objects::binding_resource(), namespace, &build_probe_binding(namespace))
             .await,
@@ -158,6 +162,16 @@ fn read_time(object: &Value, pointer: &str) -> Option<Timestamp> {
 
 fn creation_time(object: &Value) -> Option<Timestamp> {
     read_time(object, "/metadata/creationTimestamp")
+}
+
+/// Those that this process was told when it connected.
+fn list_told_kinds() -> Vec<ToldKind> {
+    let told = WorkloadKind::list_all().filter(|kind| matches!(kind, WorkloadKind::Declared(_)));
+    told.map(|kind| {
+        let ApiResource { group, kind, plural, .. } = kind.api_resource();
+        ToldKind { group, kind, plural }
+    })
+    .collect()
 }
 
 async fn list_workloads(client: &Client) -> anyhow::Result<Visible<BTreeSet<WorkloadRef>>> {

@@ -204,12 +204,6 @@ fn what_comes_back_without_a_gate_or_without_defaults_is_told() {
 }
 
 #[test]
-fn policies_that_are_not_there_are_told() {
-    let plant = |facts: &mut Facts| facts.policies.as_mut().unwrap().retain(|one| name_of(one) != "works.caldera.dev");
-    finds(plant, Check::Webhooks, Severity::Warning, &["ValidatingAdmissionPolicy works.caldera.dev"]);
-}
-
-#[test]
 fn who_else_explains_volcano_jobs_is_told() {
     let plant = |facts: &mut Facts| facts.interpreters = Ok(Vec::new());
     finds(plant, Check::Interpreter, Severity::Error, &["no ResourceInterpreterWebhookConfiguration caldera"]);

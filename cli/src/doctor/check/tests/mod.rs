@@ -1,6 +1,7 @@
 //! Each finding by a fault planted in facts of a healthy installation.
 
 mod host;
+mod registrations;
 mod work;
 
 use std::collections::BTreeMap;
@@ -10,26 +11,33 @@ use caldera_core::gang::WorkloadRef;
 use caldera_crds::{
     job_admission::fill_defaults,
     manifests::{build_federation_crds, build_karmada_crds, build_volcano_crds},
-    queue_access::{build_command_policy, build_hyper_job_policy},
-    trusted::{TrustedWriters, build_admission_policies},
+    trusted::TrustedWriters,
 };
 use caldera_webhook::{Endpoint, build_configurations};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::find_faults;
-use crate::doctor::{
-    facts::{
-        CheckedBinding, Facts, KarmadaAccess, LeaseFacts, MemberFacts, MemberInside, PodGroupFacts, QueueFacts,
-        Versions,
+use crate::{
+    doctor::{
+        facts::{
+            CheckedBinding, Facts, KarmadaAccess, LeaseFacts, MemberFacts, MemberInside, PodGroupFacts, QueueFacts,
+            Versions,
+        },
+        finding::{Check, Severity},
     },
-    finding::{Check, Severity},
+    manifests::list_admission_policies,
 };
 
 const NOW: i64 = 1_800_000_000;
 
 fn second(seconds: i64) -> Option<Timestamp> {
     Timestamp::from_second(NOW + seconds).ok()
+}
+
+/// Policies, and their bindings.
+fn split_policies(all: Vec<Value>) -> (Vec<Value>, Vec<Value>) {
+    all.into_iter().partition(|object| object["kind"] == "ValidatingAdmissionPolicy")
 }
 
 /// Nothing is wrong with these.
@@ -44,9 +52,7 @@ fn healthy() -> Facts {
     for definition in &mut definitions {
         definition["status"] = json!({"conditions": [{"type": "Established", "status": "True"}]});
     }
-    let mut policies = build_admission_policies(&TrustedWriters::default());
-    policies.extend(build_command_policy());
-    policies.extend(build_hyper_job_policy());
+    let (policies, policy_bindings) = split_policies(list_admission_policies(&TrustedWriters::default(), false));
     let mut job = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"tasks": [{"name": "t", "replicas": 1}]}});
     fill_defaults(&mut job);
     let lease = |name: &str| LeaseFacts {
@@ -65,6 +71,7 @@ fn healthy() -> Facts {
         our_clock: Some(0),
         definitions: Ok(definitions),
         kind_faults: BTreeMap::new(),
+        told_kinds: Vec::new(),
         rights: Ok(Vec::new()),
         mutating: Ok(vec![mutating]),
         validating: Ok(vec![validating]),
@@ -72,6 +79,8 @@ fn healthy() -> Facts {
         interpreter_failures: Ok(Vec::new()),
         customizations: Ok(Vec::new()),
         policies: Ok(policies),
+        policy_bindings: Ok(policy_bindings),
+        registers: false,
         karmada: Ok(KarmadaAccess::default()),
         binding_probe: Ok(json!({
             "metadata": {"annotations": {"caldera.dev/gate": "closed", "caldera.dev/webhook-version": "2.0.0"}},
@@ -168,7 +177,8 @@ fn what_can_not_be_seen_is_a_note_and_no_fault() {
     let hidden = || "forbidden".to_owned();
     facts.definitions = Err(hidden());
     facts.rights = Err(hidden());
-    (facts.mutating, facts.validating, facts.policies) = (Err(hidden()), Err(hidden()), Err(hidden()));
+    (facts.mutating, facts.validating) = (Err(hidden()), Err(hidden()));
+    (facts.policies, facts.policy_bindings) = (Err(hidden()), Err(hidden()));
     (facts.interpreters, facts.customizations) = (Err(hidden()), Err(hidden()));
     facts.karmada = Err(hidden());
     (facts.leases, facts.members, facts.queues) = (Err(hidden()), Err(hidden()), Err(hidden()));
@@ -176,5 +186,5 @@ fn what_can_not_be_seen_is_a_note_and_no_fault() {
     (facts.works, facts.commands, facts.inventories) = (Err(hidden()), Err(hidden()), Err(hidden()));
     let found = find_faults(&facts);
     assert!(found.iter().all(|one| one.severity == Severity::Note && one.what.contains("forbidden")), "{found:#?}");
-    assert_eq!(found.len(), 17, "{found:#?}");
+    assert_eq!(found.len(), 18, "{found:#?}");
 }

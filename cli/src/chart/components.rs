@@ -1,0 +1,225 @@
+//! The chart for the cluster that the components run in.
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use caldera_crds::trusted::Writer;
+use serde_json::{Value, json};
+
+use super::{
+    END, GROUP, USER, describe_writers, render_chart_yaml, render_yaml,
+    settings::{describe_schemas, describe_values, mark_deployment, write_marks},
+    template::merge_variants,
+};
+use crate::deploy::{Deploy, build_component_objects};
+
+const IMAGE: &str = "CALDERA-IMAGE";
+const NAMESPACE: &str = "CALDERA-NAMESPACE";
+const CALLER: &str = "CALDERA-CALLER";
+const ADDRESS: &str = "CALDERA-ADDRESS";
+const COLLECTOR: &str = "CALDERA-COLLECTOR";
+const REGISTER: &str = "CALDERA-REGISTER";
+
+const STOCK_BEGIN: &str = "{{- if $.Values.stockScheduler }}\n";
+const STOCK_ELSE: &str = "{{- else }}\n";
+const CONSOLE_BEGIN: &str = "{{- if $.Values.console.enabled }}\n";
+
+const POD_MONITOR: &str = "{{- if .Values.monitoring.enabled }}
+apiVersion: monitoring.coreos.com/v1
+kind: PodMonitor
+metadata:
+  name: caldera
+  namespace: {{ $.Release.Namespace }}
+spec:
+  selector:
+    matchLabels:
+      app.kubernetes.io/part-of: caldera
+  podMetricsEndpoints:
+    - port: admin
+---
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: caldera
+  namespace: {{ $.Release.Namespace }}
+spec:
+{{ $.Files.Get \"files/alerts.yaml\" | indent 2 }}
+{{- end }}
+";
+
+const CERTIFICATE: &str = "{{- if .Values.certManager.enabled }}
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata:
+  name: caldera-webhook
+  namespace: {{ $.Release.Namespace }}
+spec:
+  secretName: caldera-webhook-cert
+  dnsNames:
+    - caldera-webhook.{{ $.Release.Namespace }}.svc
+  usages:
+    - digital signature
+    - server auth
+  privateKey:
+    algorithm: ECDSA
+    size: 256
+    rotationPolicy: Always
+  issuerRef:
+    group: cert-manager.io
+    kind: {{ .Values.certManager.issuer.kind }}
+    name: {{ required \"certManager.issuer.name: who signs the webhook's certificate\" .Values.certManager.issuer.name }}
+{{- end }}
+";
+
+fn is_of_console(object: &Value) -> bool {
+    object["metadata"]["name"] == "caldera-console"
+}
+
+/// What is otherwise where karmada-scheduler places.
+fn is_of_placement(object: &Value) -> bool {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let starts = object["kind"] == "Deployment" && ["caldera-webhook", "caldera-controller"].contains(&name);
+    starts || name == "caldera-scheduler"
+}
+
+fn is_of_collector(object: &Value) -> bool {
+    object.to_string().contains(COLLECTOR)
+}
+
+/// Replaces the lines of a list item that holds a mark by one for each value.
+fn repeat_item(text: &str, mark: &str, values: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut out = String::new();
+    let mut at = 0;
+    while at < lines.len() {
+        // An item has one line or two.
+        let begins = |at: usize| lines.get(at).is_some_and(|line| line.trim_start().starts_with("- "));
+        let length = if begins(at + 1) { 1 } else { 2 };
+        let mut item = lines[at..].iter().take(length);
+        let ahead = if begins(at) { item.position(|line| line.contains(mark)) } else { None };
+        let Some(end) = ahead else {
+            out += &format!("{}\n", lines[at]);
+            at += 1;
+            continue;
+        };
+        out += &format!("{{{{- range $.Values.{values} }}}}\n");
+        for line in &lines[at..=at + end] {
+            out += &format!("{}\n", line.replace(mark, "{{ . }}"));
+        }
+        out += "{{- end }}\n";
+        at += end + 1;
+    }
+    out
+}
+
+/// An object as it is, and as it is where the webhook registers itself.
+type Variants = (Value, Value);
+
+/// Its template, but for what is filled in everywhere.
+fn render_variants((plain, registers): &Variants) -> String {
+    let render = |object: &Value| match object["kind"].as_str() {
+        Some("Deployment") => mark_deployment(object, |marked| render_yaml(std::slice::from_ref(marked))),
+        _ => render_yaml(std::slice::from_ref(object)),
+    };
+    merge_variants("$.Values.webhook.registerUrl", &render(registers), &render(plain))
+}
+
+/// What runs where `deploy` says so. Helm makes the namespace, with `--create-namespace`.
+fn build_variants(deploy: &Deploy) -> Vec<Variants> {
+    let registers = Deploy { register_url: Some(REGISTER.to_owned()), ..deploy.clone() };
+    let both = build_component_objects(deploy).into_iter().zip(build_component_objects(&registers));
+    both.filter(|(object, _)| object["kind"] != "Namespace").collect()
+}
+
+fn describe_names(about: &str) -> Value {
+    let item = json!({"type": "string", "minLength": 1});
+    json!({"type": "array", "uniqueItems": true, "items": item, "description": about})
+}
+
+/// For the cluster that the components run in.
+pub(super) fn build_component_chart() -> BTreeMap<&'static str, String> {
+    let deploy = Deploy {
+        image: IMAGE.to_owned(),
+        namespace: NAMESPACE.to_owned(),
+        collectors: vec![COLLECTOR.to_owned()],
+        callers: vec![CALLER.to_owned()],
+        caller_addresses: vec![ADDRESS.to_owned()],
+        console: true,
+        trusted_writers: vec![Writer::User(USER.to_owned()), Writer::Group(GROUP.to_owned())],
+        ..Deploy::default()
+    };
+    let is_of = |matches: fn(&Value) -> bool| move |variants: &Variants| matches(&variants.0);
+    let stock = build_variants(&Deploy { stock_scheduler: true, ..deploy.clone() });
+    let stock: Vec<Variants> = stock.into_iter().filter(is_of(is_of_placement)).collect();
+    let objects = build_variants(&deploy);
+    let deployments: Vec<Value> =
+        objects.iter().filter(|(object, _)| object["kind"] == "Deployment").map(|(object, _)| object.clone()).collect();
+    let (collectors, others): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_of(is_of_collector));
+    let (console, others): (Vec<_>, Vec<_>) = others.into_iter().partition(is_of(is_of_console));
+    let (ours, others): (Vec<_>, Vec<_>) = others.into_iter().partition(is_of(is_of_placement));
+    let fill = |objects: &[Variants]| {
+        let text: String = objects.iter().map(render_variants).collect();
+        let text = write_marks(&text)
+            .replace(IMAGE, "{{ $.Values.image }}")
+            .replace(NAMESPACE, "{{ $.Release.Namespace }}")
+            .replace(REGISTER, "{{ $.Values.webhook.registerUrl }}");
+        [
+            (CALLER, "callers"),
+            (ADDRESS, "callerAddresses"),
+            (USER, "trustedWriters.users"),
+            (GROUP, "trustedWriters.groups"),
+        ]
+        .into_iter()
+        .fold(text, |text, (mark, values)| repeat_item(&text, mark, values))
+    };
+    let collectors = fill(&collectors).replace(COLLECTOR, "{{ . }}");
+    let text = describe_names;
+    let mut schema = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
+        "required": ["image"],
+        "properties": {
+            "image": {"type": "string", "minLength": 1, "description": "Has caldera as its entry point"},
+            "callers": text("Namespaces whose pods may call the webhook"),
+            "callerAddresses": text("Networks from which the webhook may be called"),
+            "collectors": text("Members that get a collector"),
+            "stockScheduler": {"type": "boolean", "description": "karmada-scheduler places what is admitted"},
+            "trustedWriters": describe_writers(0),
+            "monitoring": {"type": "object", "additionalProperties": false, "properties": {"enabled": {"type": "boolean"}}},
+            "certManager": {"type": "object", "additionalProperties": false, "properties": {
+                "enabled": {"type": "boolean"},
+                "issuer": {"type": "object", "additionalProperties": false, "properties": {
+                    "kind": {"enum": ["Issuer", "ClusterIssuer"]}, "name": {"type": "string"},
+                }},
+            }},
+            "global": {"type": "object"},
+        },
+    });
+    let properties = schema["properties"].as_object_mut().unwrap();
+    properties.extend(describe_schemas(&deployments));
+    properties["console"]["properties"]["enabled"] = json!({"type": "boolean"});
+    let values = "# Has caldera as its entry point; it has to be given.\nimage: \"\"\n\
+                  # Namespaces whose pods may call the webhook.\ncallers: [karmada-system]\n\
+                  # Networks from which it may be called, as 10.0.0.0/8.\ncallerAddresses: []\n\
+                  # Members that get a collector.\ncollectors: []\n\
+                  # Leaves placement to karmada-scheduler, and runs no scheduler of ours.\nstockScheduler: false\n\
+                  # Whom the webhook trusts, the same as in charts/caldera-karmada; nobody named is the default.\n\
+                  trustedWriters:\n  users: []\n  groups: []\n\
+                  # A Certificate of cert-manager for the webhook, in place of a Secret caldera-webhook-cert of yours.\n\
+                  certManager:\n  enabled: false\n  issuer:\n    kind: Issuer\n    name: \"\"\n\
+                  # A PodMonitor and a PrometheusRule of the Prometheus operator.\nmonitoring:\n  enabled: false\n";
+    let console_enabled = "console:\n  # The web page; it wants Secrets caldera-console-kubeconfig and caldera-console-cert.\n  \
+                           enabled: false\n";
+    let values = values.to_owned() + &describe_values(&deployments).replace("console:\n", console_enabled);
+    let alerts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../manifests/monitoring/alerts.yaml");
+    BTreeMap::from([
+        ("Chart.yaml", render_chart_yaml("caldera", "Caldera's components, beside Karmada's control plane")),
+        ("values.yaml", values),
+        ("values.schema.json", format!("{schema:#}\n")),
+        ("templates/components.yaml", fill(&others)),
+        ("templates/placement.yaml", format!("{STOCK_BEGIN}{}{STOCK_ELSE}{}{END}", fill(&stock), fill(&ours))),
+        ("templates/collectors.yaml", format!("{{{{- range $.Values.collectors }}}}\n{collectors}{{{{- end }}}}\n")),
+        ("templates/console.yaml", format!("{CONSOLE_BEGIN}{}{{{{- end }}}}\n", fill(&console))),
+        ("templates/monitoring.yaml", POD_MONITOR.to_owned()),
+        ("templates/certificate.yaml", CERTIFICATE.to_owned()),
+        ("files/alerts.yaml", fs::read_to_string(alerts).unwrap()),
+    ])
+}
