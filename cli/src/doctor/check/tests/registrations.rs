@@ -4,8 +4,12 @@ use caldera_runtime::tls::{Authority, Validity};
 
 use super::*;
 use crate::{
-    doctor::facts::{Right, ToldKind},
-    objects::name_of,
+    doctor::{
+        check::{policies::check_policies, webhooks::check_webhooks},
+        facts::{Right, ToldKind},
+        finding::Finding,
+    },
+    objects::{Visible, name_of},
 };
 
 const POLICIES: [&str; 6] = ["bindings", "workload-bindings", "works", "actions", "commands", "hyperjobs"];
@@ -22,15 +26,25 @@ fn fix_after(plant: impl FnOnce(&mut Facts)) -> String {
 
 #[test]
 fn each_policy_that_is_printed_is_wanted_and_so_is_its_binding() {
+    let facts = healthy();
+    assert_eq!(check_policies(&facts), []);
+    let find = |facts: &Facts, words: &str| {
+        let found = check_policies(facts);
+        let is_it = |one: &Finding| one.severity == Severity::Warning && one.what.contains(words) && one.fix.is_some();
+        assert!(found.len() == 1 && is_it(&found[0]), "{words}: {found:?}");
+    };
     for name in POLICIES.map(|name| format!("{name}.caldera.dev")) {
-        let gone = |facts: &mut Facts| facts.policies.as_mut().unwrap().retain(|one| name_of(one) != name);
-        let words = format!("no ValidatingAdmissionPolicy {name}");
-        finds(gone, Check::Webhooks, Severity::Warning, &[&words]);
-        let unbound = |facts: &mut Facts| facts.policy_bindings.as_mut().unwrap().retain(|one| name_of(one) != name);
-        let words = format!("no ValidatingAdmissionPolicyBinding {name}");
-        finds(unbound, Check::Webhooks, Severity::Warning, &[&words, "hold nobody"]);
+        let without =
+            |all: &Visible<Vec<Value>>| Ok(all.iter().flatten().filter(|one| name_of(one) != name).cloned().collect());
+        let gone = Facts { policies: without(&facts.policies), ..facts.clone() };
+        find(&gone, &format!("no ValidatingAdmissionPolicy {name}"));
+        let unbound = Facts { policy_bindings: without(&facts.policy_bindings), ..facts.clone() };
+        find(
+            &unbound,
+            &format!("no ValidatingAdmissionPolicyBinding {name}: while the webhook is away, the policies hold"),
+        );
     }
-    assert_eq!(healthy().policies.unwrap().len(), POLICIES.len(), "one that is new is checked as well");
+    assert_eq!(facts.policies.unwrap().len(), POLICIES.len(), "one that is new is checked as well");
 }
 
 #[test]
@@ -188,22 +202,27 @@ fn a_bundle_that_has_expired_or_will_soon_is_told_with_what_renews_it() {
         let validity = Validity { begins: second(-1000).unwrap(), ends: second(seconds).unwrap() };
         Authority::with_validity("test", validity).unwrap().cert_pem
     };
-    let trusting = |pem: String| move |facts: &mut Facts| trust(facts, &pem);
-    let day = 86_400;
-    let soon = trusting(until(3 * day));
-    finds(&soon, Check::Webhooks, Severity::Warning, &["expires in 3d"]);
-    assert!(fix_after(&soon).contains("--ca-bundle"));
-    finds(trusting(until(14 * day)), Check::Webhooks, Severity::Warning, &["expires in 14d"]);
-    finds(trusting(until(-60)), Check::Webhooks, Severity::Error, &["expired 1m ago"]);
-    let by_itself = |facts: &mut Facts| {
-        facts.registers = true;
-        trust(facts, &until(3 * day));
-    };
-    assert!(fix_after(by_itself).contains("caldera.dev/rotate=now"));
     let mut facts = healthy();
-    trust(&mut facts, &until(14 * day + 1));
-    assert_eq!(find_faults(&facts), []);
+    let mut find = |seconds: i64| {
+        trust(&mut facts, &until(seconds));
+        check_webhooks(&facts)
+    };
+    let day = 86_400;
+    for (seconds, severity, words) in [
+        (3 * day, Severity::Warning, "expires in 3d"),
+        (14 * day, Severity::Warning, "expires in 14d"),
+        (-60, Severity::Error, "expired 1m ago"),
+    ] {
+        let found = find(seconds);
+        assert!(found.len() == 1 && found[0].severity == severity && found[0].what.contains(words), "{found:?}");
+        assert!(found[0].fix.as_ref().is_some_and(|fix| fix.contains("--ca-bundle")), "{found:?}");
+    }
+    assert_eq!(find(14 * day + 1), []);
     // While one is replaced both are there, and what callers need is the new one.
     trust(&mut facts, &format!("{}{}", until(-60), until(300 * day)));
-    assert_eq!(find_faults(&facts), []);
+    assert_eq!(check_webhooks(&facts), []);
+    facts.registers = true;
+    trust(&mut facts, &until(3 * day));
+    let found = check_webhooks(&facts);
+    assert!(found[0].fix.as_ref().is_some_and(|fix| fix.contains("caldera.dev/rotate=now")), "{found:?}");
 }
