@@ -2,8 +2,8 @@
 //! `CALDERA_WRITE_DOCS=1` they are written.
 //!
 //! Rule: one source with the charts. What the Karmada API needs is in the chart's own files, as far as they hold no
-//! value of Helm's, and the base lists them; the rest but for the webhooks is beside them as the default values have it.
-//! What runs the components is rendered with an image that is called
+//! value of Helm's, and the base lists them; the rest but for the webhooks is beside them as the default values have
+//! it. What runs the components is rendered with an image that is called
 //! `caldera`, for an overlay to replace.
 
 use std::{collections::BTreeMap, path::PathBuf, process::Command};

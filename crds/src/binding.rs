@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn a_field_of_a_later_version_is_passed_over_in_a_record_and_makes_a_plan_unreadable() {
         let admission = json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"t": 2}, "charged": {"cpu": "2"}});
-        let eviction = json!({"at": 1, "until": 2, "preemptor": "u", "reason": "r", "message": "m"});
+        let eviction = json!({"count": 1, "at": 1, "until": 2, "preemptor": "u", "reason": "r", "message": "m"});
         let plan = json!({"clusters": {"m1": {"tasks": {}, "minAvailable": 0}}});
         let read_all = |later: bool| {
             let text = |record: &Value| {

@@ -2,8 +2,8 @@
 //! flags.
 //!
 //! Rule: what is set stands where Kubernetes has it, as it is; what is not is as `caldera manifests --deployments`
-//! prints it. The flags that may be given are those of the component's command, but for those that the chart sets itself
-//! and those that name a file, which no pod has.
+//! prints it. The flags that may be given are those of the component's command, but for those that the chart sets
+//! itself and those that name a file, which no pod has.
 
 use clap::CommandFactory as _;
 use serde_json::{Value, json};
