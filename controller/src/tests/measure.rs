@@ -1,6 +1,9 @@
 //! What is measured is the state, and what is shown is what is declared.
 
-use caldera_core::fleet::{Origin, Update};
+use caldera_core::{
+    fleet::{Origin, Update},
+    inventory::Change,
+};
 use caldera_runtime::{
     metric::{encode, find_undeclared},
     serve::SharedRegistry,
@@ -64,7 +67,6 @@ fn queues_and_clusters_are_measured_as_they_are() {
             "caldera_cluster_capacity{cluster=\"m1\",resource=\"cpu\"} 100.0",
             "caldera_cluster_allocated{cluster=\"m1\",resource=\"cpu\"} 2.0",
             "caldera_cluster_ready{cluster=\"m1\"} 1.0",
-            "caldera_cluster_inventory_known{cluster=\"m1\"} 1.0",
             "caldera_stock_scheduler{} 0.0",
             "caldera_queue_wait_seconds_count{queue=\"q\"} 1",
         ],
@@ -210,6 +212,10 @@ fn how_old_a_published_inventory_is_and_whether_a_members_nodes_are_known_is_sho
     let metrics = Metrics::register_in(&registry);
     let tell = |world: &mut World, update| world.controller.observe(Input::Member("m1".into(), update), world.now);
     let (seen_at, late) = ("2026-01-01T00:00:00Z".to_owned(), None);
+    let lists = [Change::HyperNodes(Vec::new()), Change::Nodes(Vec::new()), Change::Pods(Vec::new())];
+    for update in lists.map(Update::Change).into_iter().chain([Update::Up]) {
+        tell(&mut world, update);
+    }
     tell(&mut world, Update::From(Origin::Published { seen_at, late }));
     pass(&mut world, 6, &mut measures, &metrics);
     shows(
