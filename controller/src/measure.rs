@@ -161,7 +161,7 @@ impl Measures {
         self.evictions.retain(|(queue, reason)| {
             let is_there = queue.as_str().is_empty() || controller.objects.queues.contains_key(queue);
             if !is_there {
-                let labels = [queue.as_str(), reason];
+                let labels = [queue.as_str(), reason.as_str()];
                 metrics.evicted.remove(&EVICTED.build_labels(labels));
                 metrics.requeued.remove(&REQUEUED.build_labels(labels));
             }

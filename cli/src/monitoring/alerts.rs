@@ -38,12 +38,12 @@ fn find_missing_leaders() -> String {
     format!(
         "max by (lease) ({leader}) < 1 or (absent({leader}{{lease=\"caldera-controller\"}}) or \
          absent({leader}{{lease=\"caldera-scheduler\"}}) and on () max(last_over_time({stock}[10m])) == 0) {}",
-        except_in_shadow()
+        exclude_shadow_mode()
     )
 }
 
 /// Where a controller in shadow mode is all that there is.
-fn except_in_shadow() -> String {
+fn exclude_shadow_mode() -> String {
     format!("unless on () {}{{component=\"shadow\"}}", BUILD_INFO.series_name())
 }
 
@@ -82,7 +82,7 @@ pub(super) fn list_alerts() -> Vec<Alert> {
         alert(
             "CalderaNoWebhook",
             "critical",
-            format!("absent({}{{component=\"webhook\"}}) {}", BUILD_INFO.series_name(), except_in_shadow()),
+            format!("absent({}{{component=\"webhook\"}}) {}", BUILD_INFO.series_name(), exclude_shadow_mode()),
             "2m",
             "No webhook is seen: while none answers, no write of our kinds is accepted",
             "It fails closed: jobs and bindings can not be made or changed, in no namespace. Look at its pods and their logs. \

@@ -186,7 +186,7 @@ pub(crate) fn list_cluster_reservations<'a>(
     jobs: &'a Jobs,
 ) -> impl Iterator<Item = (&'a Binding, Vec<ClusterName>)> {
     let pending = list_bindings(objects, jobs).filter(|(_, state)| state.phase == JobPhase::Pending);
-    pending.filter_map(|(binding, _)| Some((binding, jobs.engine.reservation_of(binding.id.as_str())?.clusters)))
+    pending.filter_map(move |(binding, _)| Some((binding, jobs.engine.reservation_of(binding.id.as_str())?.clusters)))
 }
 
 /// Where jobs would go that leave in one round, each beside those before it.
