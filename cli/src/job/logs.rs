@@ -110,7 +110,8 @@ mod tests {
 
     /// A host with a job in two clusters, and Karmada's proxy to them. The second does not answer.
     fn answer(path: &str) -> (u16, String) {
-        let list = |items: Value| json!({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": items}).to_string();
+        let list =
+            |items: Value| json!({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": items}).to_string();
         let proxy = "/apis/cluster.karmada.io/v1alpha1/clusters/";
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -123,8 +124,7 @@ mod tests {
             Some(("m1", "/api/v1/namespaces/ns/pods/train-w-0/log")) => (200, "one\ntwo\u{1b}[31m\n".to_owned()),
             None if path.ends_with("/jobs/train") => (200, json!({"metadata": {"name": "train"}}).to_string()),
             None if path.ends_with("/resourcebindings") => {
-                let resource =
-                    json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "ns", "name": "train"});
+                let resource = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "ns", "name": "train"});
                 let clusters = json!([{"name": "m1"}, {"name": "m2"}]);
                 let metadata = json!({"name": "train-job", "namespace": "ns"});
                 (200, list(json!([{"metadata": metadata, "spec": {"resource": resource, "clusters": clusters}}])))
@@ -169,7 +169,8 @@ mod tests {
         for part in ["container=side", "tailLines=5", "sinceSeconds=60"] {
             assert!(logs[0].contains(part), "{logs:?}");
         }
-        let listed = lock().iter().any(|path| path.contains("/clusters/m1/proxy/") && path.contains("volcano.sh%2Fjob-name"));
+        let listed =
+            lock().iter().any(|path| path.contains("/clusters/m1/proxy/") && path.contains("volcano.sh%2Fjob-name"));
         assert!(listed, "its own pods are asked for: {:?}", lock());
     }
 }

@@ -192,7 +192,10 @@ fn list_panels() -> Vec<Panel> {
             &[Sre],
             "Age of inventories",
             "s",
-            vec![(since(&c::INVENTORY_SEEN), "{{cluster}} as read"), (since(&inventory::SEEN), "{{cluster}} as written")],
+            vec![
+                (since(&c::INVENTORY_SEEN), "{{cluster}} as read"),
+                (since(&inventory::SEEN), "{{cluster}} as written"),
+            ],
         ),
         (
             &[Sre],
