@@ -217,6 +217,7 @@ pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
         pace,
         ready: admin.ready.clone(),
         counts,
+        registry: admin.registry.clone(),
         ..collector::Config::new(&args.member.cluster)
     };
     let lease = format!("caldera-inventory-{}", args.member.cluster);
@@ -257,7 +258,7 @@ fn estimator_address(args: &EstimatorArgs) -> SocketAddr {
 
 pub async fn run_estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
     let kubeconfig = args.kubeconfig.as_deref();
-    let (client, AdminServer { ready, .. }, counts, stop) =
+    let (client, AdminServer { ready, registry, .. }, counts, stop) =
         prepare_component("estimator", kubeconfig, args.admin).await?;
     let tls = match list_estimator_tls_files(&args)? {
         Some(files) => Some(ServedTls::from_files(files, RELOAD_EVERY, |pems| {
@@ -275,6 +276,7 @@ pub async fn run_estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
         clock: Arc::new(caldera_runtime::clock::SystemClock),
         ready,
         counts,
+        registry,
     };
     caldera_estimator::serve::run(config, client, stop).await.context("failed to serve the estimator")?;
     Ok(ExitCode::SUCCESS)

@@ -164,6 +164,13 @@ fn helm_adds_monitors_and_a_certificate_where_that_is_asked_for() {
     let rules = of_kind("PrometheusRule")["spec"]["groups"][0]["rules"].as_array().unwrap();
     let names: Vec<&str> = rules.iter().filter_map(|rule| rule["alert"].as_str()).collect();
     assert_eq!(names, list_alert_names());
+    let dashboards = rendered.iter().filter(|object| object["metadata"]["labels"]["grafana_dashboard"] == "1");
+    let mut titles: Vec<String> = dashboards
+        .flat_map(|object| object["data"].as_object().unwrap().values())
+        .map(|text| serde_json::from_str::<Value>(text.as_str().unwrap()).unwrap()["title"].to_string())
+        .collect();
+    titles.sort();
+    assert_eq!(titles, ["\"Caldera: my queues\"", "\"Caldera: operation\"", "\"Caldera: queues and fleet\""]);
     let certificate = of_kind("Certificate");
     assert_eq!(certificate["spec"]["dnsNames"][0], "caldera-webhook.ops.svc");
     let mounted = rendered.iter().any(|object| object.to_string().contains("\"secretName\":\"caldera-webhook-cert\"}"));

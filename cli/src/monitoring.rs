@@ -4,6 +4,7 @@
 //!
 //! Rule: an expression names a metric by its constant, so that none can name one that does not exist.
 
+mod alert_cases;
 mod alerts;
 mod dashboards;
 mod page;
@@ -11,8 +12,10 @@ mod page;
 use std::{fs, path::PathBuf};
 
 use caldera_controller::metrics as controller;
+use caldera_estimator::metrics as estimator;
 use caldera_global_scheduler::metrics as scheduler;
 use caldera_runtime::{
+    members::collector::metrics as inventory,
     metric::{COMMON, Kind, Metric},
     tls::CERTIFICATE_EXPIRY,
     write_metrics::WRITES,
@@ -22,6 +25,7 @@ use serde_json::Value;
 
 pub(crate) use self::alerts::list_alert_names;
 use self::{
+    alert_cases::render_alert_cases,
     alerts::{list_alerts, render_alerts},
     dashboards::{Viewer, render_dashboard},
     page::render_page,
@@ -37,8 +41,10 @@ fn list_metrics() -> Vec<(&'static str, Vec<Metric>)> {
         ("Every component", COMMON.into_iter().chain(WRITES).collect()),
         ("Controller", controller::ALL.to_vec()),
         ("Controller in shadow mode", controller::SHADOW.to_vec()),
-        ("Scheduler", scheduler::ALL.to_vec()),
+        ("Scheduler", scheduler::ALL.into_iter().chain(scheduler::WRITE_QUEUE).collect()),
         ("Webhook", webhook::ALL.into_iter().chain([CERTIFICATE_EXPIRY]).collect()),
+        ("Inventory", inventory::ALL.to_vec()),
+        ("Estimator", estimator::ALL.to_vec()),
         ("Console", vec![EXPECTED_START_ERROR]),
     ]
 }
@@ -63,6 +69,7 @@ fn the_page_the_rules_and_the_dashboards_are_made_of_the_constants() {
     let (head, _) = text.split_once(BEGIN).expect("docs/metrics.md has no mark where what is made begins");
     check_or_write_file("docs/metrics.md", &format!("{head}{BEGIN}{}", render_page()));
     check_or_write_file("manifests/monitoring/alerts.yaml", &render_alerts());
+    check_or_write_file("manifests/monitoring/alerts.test.yaml", &render_alert_cases());
     for viewer in Viewer::ALL {
         check_or_write_file(&viewer.file(), &render_dashboard(viewer));
     }
@@ -82,7 +89,7 @@ fn every_runbook_link_leads_to_what_to_do_about_its_alert() {
     let rules = rules["groups"][0]["rules"].as_array().unwrap();
     assert_eq!(rules.len(), list_alerts().len());
     for rule in rules {
-        let link = rule["annotations"]["runbook"].as_str().unwrap();
+        let link = rule["annotations"]["runbook_url"].as_str().unwrap();
         let (path, anchor) = link.split_once('#').unwrap();
         let page = fs::read_to_string(root.join(path)).unwrap();
         assert!(has_anchor(&page, anchor), "{link}");
@@ -105,7 +112,8 @@ fn every_series_that_an_alert_or_the_dashboard_names_exists() {
         })
     };
     let dashboards = Viewer::ALL.map(Viewer::file);
-    for path in dashboards.iter().map(String::as_str).chain(["manifests/monitoring/alerts.yaml"]) {
+    let rules = ["manifests/monitoring/alerts.yaml", "manifests/monitoring/alerts.test.yaml"];
+    for path in dashboards.iter().map(String::as_str).chain(rules) {
         let text = fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap();
         let names = list_metric_names(&text);
         assert!(names.len() > 10, "{path}: {names:?}");
@@ -118,7 +126,7 @@ fn every_series_that_an_alert_or_the_dashboard_names_exists() {
 
 #[test]
 fn names_and_units_follow_the_conventions_and_no_label_is_a_jobs_name() {
-    const LABELS: [&str; 16] = [
+    const LABELS: [&str; 17] = [
         "queue",
         "resource",
         "cluster",
@@ -129,6 +137,7 @@ fn names_and_units_follow_the_conventions_and_no_label_is_a_jobs_name() {
         "outcome",
         "result",
         "route",
+        "method",
         "status",
         "lease",
         "verb",

@@ -91,7 +91,11 @@ impl Console {
             let mut text = String::new();
             stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
             stream.read_to_string(&mut text).unwrap();
-            let is_there = text.contains("caldera_expected_start_error_seconds_count{basis=\"estimated\"} 0");
+            let of_queue = |line: &str| {
+                line.starts_with("caldera_expected_start_error_seconds_count{queue=\"")
+                    && line.ends_with("\",basis=\"estimated\"} 0")
+            };
+            let is_there = text.lines().any(of_queue);
             if is_there { Ok(()) } else { Err(text) }
         });
     }

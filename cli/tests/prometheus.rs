@@ -1,6 +1,7 @@
 //! The alert rules with a real Prometheus: their own test passes, and one of them fires when the controller that it
-//! scrapes is gone, and resolves when that is back. Where Prometheus is not installed they are skipped, and that is
-//! said; where CI is set that fails, unless `.ci/run` found that none can be had.
+//! scrapes is gone, and resolves when that is back. That controller leaves placement to karmada-scheduler: no scheduler
+//! of ours is missed. Where Prometheus is not installed they are skipped, and that is said; where CI is set that fails,
+//! unless `.ci/run` found that none can be had.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -61,7 +62,8 @@ fn free_address() -> SocketAddr {
 
 fn start_controller(kubeconfig: &Path, admin: SocketAddr) -> Killed {
     let started = Command::new(env!("CARGO_BIN_EXE_caldera"))
-        .args(["controller", "--lease-duration", "3", "--admin", &admin.to_string(), "--kubeconfig"])
+        .args(["controller", "--stock-scheduler", "--lease-duration", "3"])
+        .args(["--admin", &admin.to_string(), "--kubeconfig"])
         .arg(kubeconfig)
         .stderr(Stdio::null())
         .spawn();

@@ -1,5 +1,6 @@
-//! `caldera server` as a process against a sandbox: a job through to its end with the rights of three accounts, an end
-//! on SIGTERM, and an end in words.
+//! `caldera server` as a process against a sandbox: a job through to its end with the rights of three accounts and its
+//! spans at a collector of traces, an end on SIGTERM, and an end in words. Beside it a collector of the member's
+//! inventory and its estimator, each with its metrics.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -7,10 +8,11 @@ mod killed;
 
 use std::{
     fs::{self, File},
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -39,9 +41,10 @@ const AT_LAST: Duration = Duration::from_secs(120);
 struct Server {
     process: Killed,
     admin: SocketAddr,
+    spans: Spans,
     host: Client,
     dir: tempfile::TempDir,
-    _fleet: Fleet,
+    fleet: Fleet,
     _stop: tokio_util::sync::DropGuard,
 }
 
@@ -57,6 +60,7 @@ impl Server {
         fs::write(dir.path().join("tls.crt"), &identity.cert_pem).unwrap();
         fs::write(dir.path().join("tls.key"), &identity.key_pem).unwrap();
         let [webhook, admin] = [(); 2].map(|()| free_address());
+        let (collector, spans) = serve_span_collector();
         let mut all = roles::build_component_roles(&roles::Granted::default());
         all.extend(caldera_crds::manifests::build_federation_crds());
         let endpoint = caldera_webhook::Endpoint::Url(format!("https://{webhook}"));
@@ -69,6 +73,7 @@ impl Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_caldera"));
         command.args(["server", "--lease-namespace", roles::NAMESPACE]);
         command.args(["--listen", &webhook.to_string(), "--admin", &admin.to_string()]);
+        command.args(["--otlp-endpoint", &format!("http://{collector}")]);
         for file in ["tls.crt", "tls.key"] {
             command.arg(format!("--{}", file.replace('.', "-").replace("crt", "cert"))).arg(dir.path().join(file));
         }
@@ -79,7 +84,7 @@ impl Server {
         }
         let log = File::create(dir.path().join("log")).unwrap();
         let process = Killed(command.stdin(Stdio::null()).stderr(log).spawn().unwrap());
-        let server = Self { process, admin, host, dir, _fleet: fleet, _stop: stop.drop_guard() };
+        let server = Self { process, admin, spans, host, dir, fleet, _stop: stop.drop_guard() };
         server.until("it is ready", async || server.ask("/readyz").is_some_and(|text| text.contains(" 200 "))).await;
         server
     }
@@ -103,11 +108,16 @@ impl Server {
     }
 
     fn ask_with(&self, path: &str, headers: &str) -> Option<String> {
-        let mut stream = TcpStream::connect(self.admin).ok()?;
-        write!(stream, "GET {path} HTTP/1.0\r\nhost: localhost\r\n{headers}\r\n").ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        Some(answer)
+        ask_at(self.admin, path, headers)
+    }
+
+    /// Starts another component beside it, as an administrator; it is at the admin port that comes back.
+    fn start_beside(&self, words: &[&str]) -> (Killed, SocketAddr) {
+        let (kubeconfig, admin) = (self.dir.path().join("host"), free_address());
+        fs::write(&kubeconfig, self.fleet.host.kubeconfig()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_caldera"));
+        command.args(words).args(["--cluster", "member1", "--admin", &admin.to_string(), "--kubeconfig"]);
+        (Killed(command.arg(kubeconfig).stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()), admin)
     }
 
     async fn wait_for_end(&mut self) -> ExitStatus {
@@ -129,6 +139,64 @@ impl Server {
     async fn holder_of(&self, lease: &str) -> String {
         let lease = self.leases().get(lease).await.unwrap();
         lease.data["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// What is answered at a component's admin port.
+fn ask_at(admin: SocketAddr, path: &str, headers: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(admin).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\nhost: localhost\r\n{headers}\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+/// Spans that a collector of traces was sent: the trace, the name, and the attributes as one text.
+type Spans = Arc<Mutex<Vec<(String, String, String)>>>;
+
+/// A collector of traces (OTLP over HTTP with JSON): where it is, and what it takes.
+fn serve_span_collector() -> (SocketAddr, Spans) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let (address, spans) = (listener.local_addr().unwrap(), Spans::default());
+    let taken = Arc::clone(&spans);
+    // It ends with the process.
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let taken = Arc::clone(&taken);
+            std::thread::spawn(move || take_spans(&stream, &taken));
+        }
+    });
+    (address, spans)
+}
+
+/// Reads the requests of one connection until it ends.
+fn take_spans(stream: &TcpStream, spans: &Spans) -> Option<()> {
+    let mut lines = BufReader::new(stream);
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            lines.read_line(&mut line).ok().filter(|read| *read > 0)?;
+            if line.trim().is_empty() {
+                break;
+            }
+            let (name, value) = line.split_once(':').unwrap_or_default();
+            if name.eq_ignore_ascii_case("content-length") {
+                length = value.trim().parse().ok()?;
+            }
+        }
+        let mut body = vec![0; length];
+        lines.read_exact(&mut body).ok()?;
+        let told: Value = serde_json::from_slice(&body).ok()?;
+        for scope in told["resourceSpans"][0]["scopeSpans"].as_array()? {
+            let read = |span: &Value| {
+                let text = |field: &str| span[field].as_str().unwrap_or_default().to_owned();
+                (text("traceId"), text("name"), span["attributes"].to_string())
+            };
+            spans.lock().unwrap().extend(scope["spans"].as_array()?.iter().map(read));
+        }
+        let mut answer = stream;
+        answer.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").ok()?;
     }
 }
 
@@ -210,9 +278,37 @@ async fn one_process_takes_a_job_through_its_life_with_three_accounts_and_gives_
         assert!(metrics.contains(&write), "{metrics}");
         assert_ne!(server.holder_of(&format!("caldera-{part}")).await, "");
     }
+    assert!(metrics.contains("caldera_stock_scheduler{} 0.0"), "its own scheduler has to be there: {metrics}");
+    for part in ["caldera", "caldera_scheduler", "caldera_webhook"] {
+        let told = format!("{part}_watch_last_event_timestamp_seconds{{kind=\"ResourceBinding\"}}");
+        assert!(metrics.contains(&told), "{metrics}");
+    }
+    let trace = jobs.get("train").await.unwrap().metadata.uid.unwrap().replace('-', "");
+    // What its binding was for each part, and what controller and scheduler wrote of it, in the job's trace.
+    for (span, attribute) in
+        [("review", "train-job"), ("decision", "release"), ("decide", "train-job"), ("write", "ResourceBinding")]
+    {
+        let is_it = |(of, name, attributes): &(String, String, String)| {
+            *of == trace && name == span && attributes.contains(attribute)
+        };
+        let is_told = async || server.spans.lock().unwrap().iter().any(is_it);
+        server.until(&format!("span {span} of {attribute} is told"), is_told).await;
+    }
     let families: Vec<&str> = metrics.lines().filter(|line| line.starts_with("# TYPE")).collect();
     let once: std::collections::BTreeSet<&&str> = families.iter().collect();
     assert_eq!(once.len(), families.len(), "each family once: {families:?}");
+    let listen = free_address().to_string();
+    for (words, series) in [
+        (&["inventory", "--no-lease"][..], "caldera_inventory_seen_timestamp_seconds{cluster=\"member1\"} "),
+        (&["estimator", "--insecure", "--listen", &listen], "caldera_build_info{component=\"estimator\""),
+    ] {
+        let (_process, admin) = server.start_beside(words);
+        let is_ready = async || ask_at(admin, "/readyz", "").is_some_and(|text| text.contains(" 200 "));
+        server.until(&format!("{words:?} is ready"), is_ready).await;
+        let metrics = ask_at(admin, "/metrics", "").unwrap();
+        assert!(metrics.contains("application/openmetrics-text") && metrics.contains(series), "{words:?}: {metrics}");
+        assert!(metrics.ends_with("# EOF\n"), "{metrics}");
+    }
     let pid = server.process.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert!(server.wait_for_end().await.success(), "{}", server.read_log());

@@ -4,26 +4,29 @@
 //! counted from the decisions. Starts are looked for once a second while any is awaited. Gauges are worked out anew and
 //! all at once, every five seconds at most, so that a queue that is gone leaves nothing behind; before that the free
 //! capacity of clusters is brought up to date. Queues and clusters are what admins create, resources what nodes and
-//! queues name: no label is a job's.
+//! queues name: no label is a job's. A queue that a job names and that is not there is none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::{
-    gang::QueueName,
+    fleet::Origin,
+    gang::{ClusterName, QueueName},
     inventory::{MEASURED, MemberLoad, Source},
     quantity::Quantity,
     queue::ledger::AdmissionStage,
+    resources::ResourceName,
 };
-use caldera_runtime::metric::Sample;
+use caldera_runtime::metric::{Counters, Metric, Sample};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    decide::{Controller, is_requeue, jobs::JobPhase, load_aware::list_reserved_clusters},
+    decide::{Controller, is_requeue, jobs::JobPhase, load_aware::list_cluster_reservations},
     explain::list_amounts,
     metrics::{
         BORROWED, CAPABILITY, CLUSTER_ALLOCATED, CLUSTER_CAPACITY, CLUSTER_FRAGMENTATION, CLUSTER_READY,
-        CLUSTER_RESERVED_IDLE, CLUSTER_USED, CLUSTER_USED_READ, DESERVED, EVICTED, JOBS, LAST_EVENT, Metrics, PAUSED,
-        REQUEUED, RESERVATIONS, SETTINGS_REFUSED, START, STARTED_GANGS, USED, WAIT,
+        CLUSTER_RESERVED_IDLE, CLUSTER_USED, CLUSTER_USED_READ, DESERVED, EVICTED, INVENTORY_KNOWN, INVENTORY_SEEN,
+        JOBS, LAST_EVENT, Metrics, PAUSED, QUEUE_RESERVED_IDLE, REQUEUED, RESERVATIONS, SETTINGS_REFUSED, START,
+        STARTED_GANGS, STOCK_SCHEDULER, USED, WAIT,
     },
     observe::{Input, Key},
     write::{Decision, pod_group::phase_of},
@@ -39,6 +42,8 @@ const LOOK_EVERY: SignedDuration = SignedDuration::from_secs(1);
 pub(crate) struct Measures {
     starting: BTreeMap<Key, (QueueName, Timestamp)>,
     queues: BTreeSet<QueueName>,
+    /// Queues and reasons that evictions and requeues were counted by.
+    evictions: BTreeSet<(QueueName, String)>,
     looked: Option<Timestamp>,
     sampled: Option<Timestamp>,
     /// When something of a watched kind was last told.
@@ -73,14 +78,26 @@ impl Measures {
                         true => (&metrics.requeued, REQUEUED),
                         false => (&metrics.evicted, EVICTED),
                     };
-                    counters.get_or_create(&metric.build_labels([eviction.reason.as_str()])).inc();
+                    self.count_eviction(controller, key, &eviction.reason, (counters, metric));
                 }
-                Decision::Shrink { eviction, .. } => {
-                    metrics.evicted.get_or_create(&EVICTED.build_labels([eviction.reason.as_str()])).inc();
+                Decision::Shrink { key, eviction, .. } => {
+                    self.count_eviction(controller, key, &eviction.reason, (&metrics.evicted, EVICTED));
                 }
                 _ => {}
             }
         }
+    }
+
+    fn count_eviction(
+        &mut self,
+        controller: &Controller,
+        key: &Key,
+        reason: &str,
+        (counters, metric): (&Counters, Metric),
+    ) {
+        let queue = find_charged_queue(controller, key).cloned().unwrap_or_else(|| "".into());
+        counters.get_or_create(&metric.build_labels([queue.as_str(), reason])).inc();
+        self.evictions.insert((queue, reason.to_owned()));
     }
 
     /// Looks at the state where it is time, and says when to look again if nothing happens.
@@ -141,7 +158,24 @@ impl Measures {
             }
             is_there
         });
+        self.evictions.retain(|(queue, reason)| {
+            let is_there = queue.as_str().is_empty() || controller.objects.queues.contains_key(queue);
+            if !is_there {
+                let labels = [queue.as_str(), reason.as_str()];
+                metrics.evicted.remove(&EVICTED.build_labels(labels));
+                metrics.requeued.remove(&REQUEUED.build_labels(labels));
+            }
+            is_there
+        });
     }
+}
+
+/// The queue that is charged for a binding, or that it is of; none where there is no such queue.
+fn find_charged_queue<'a>(controller: &'a Controller, key: &Key) -> Option<&'a QueueName> {
+    let binding = controller.objects.bindings.get(key)?;
+    let charged = binding.admission.as_ref().map(|admission| &admission.queue);
+    let queue = charged.or_else(|| controller.objects.queue_of(binding))?;
+    controller.objects.queues.contains_key(queue).then_some(queue)
 }
 
 /// The queue of a binding that is released, and for how many seconds it waited.
@@ -159,11 +193,12 @@ fn find_queue_and_phase(controller: &Controller, key: &Key) -> Option<&'static s
 
 /// All gauges.
 fn list_samples(controller: &Controller) -> Vec<Sample> {
-    let mut samples = sample_clusters(controller);
-    samples.extend(sample_amounts(controller));
+    let (mut samples, idle) = sample_clusters(controller);
+    samples.extend(sample_amounts(controller, idle));
     samples.extend(sample_jobs(controller));
     samples.push(Sample::new(&SETTINGS_REFUSED, [], f64::from(u8::from(controller.settings_refused))));
     samples.push(Sample::new(&PAUSED, [], f64::from(u8::from(controller.pause_reason().is_some()))));
+    samples.push(Sample::new(&STOCK_SCHEDULER, [], f64::from(u8::from(controller.objects.admits_whole_gangs))));
     samples
 }
 
@@ -171,7 +206,10 @@ fn to_number(amount: Quantity) -> f64 {
     amount.as_nano() as f64 / 1e9
 }
 
-fn sample_amounts(controller: &Controller) -> Vec<Sample> {
+/// Free in clusters that jobs of a queue reserve, by queue and resource.
+type ReservedIdle = BTreeMap<(QueueName, ResourceName), f64>;
+
+fn sample_amounts(controller: &Controller, mut idle: ReservedIdle) -> Vec<Sample> {
     let mut samples = Vec::new();
     for queue in controller.objects.queues.keys() {
         for amounts in list_amounts(controller, queue, None) {
@@ -179,9 +217,14 @@ fn sample_amounts(controller: &Controller) -> Vec<Sample> {
             samples.push(Sample::new(&USED, labels, to_number(amounts.used)));
             samples.push(Sample::new(&DESERVED, labels, to_number(amounts.deserved)));
             samples.push(Sample::new(&BORROWED, labels, to_number(amounts.borrowed)));
+            // Where nothing is reserved that is shown too, or an average over time would leave those times out.
+            idle.entry((queue.clone(), amounts.resource.clone())).or_default();
             samples.extend(amounts.capability.map(|amount| Sample::new(&CAPABILITY, labels, to_number(amount))));
         }
     }
+    samples.extend(idle.iter().map(|((queue, resource), amount)| {
+        Sample::new(&QUEUE_RESERVED_IDLE, [queue.as_str(), resource.as_str()], *amount)
+    }));
     samples
 }
 
@@ -232,12 +275,38 @@ fn sample_load(cluster: &str, load: &MemberLoad) -> Vec<Sample> {
     MEASURED.into_iter().map(used).chain([read]).collect()
 }
 
-fn sample_clusters(controller: &Controller) -> Vec<Sample> {
-    let mut samples = Vec::new();
-    let reserved = list_reserved_clusters(&controller.objects, &controller.jobs);
+/// Whether a member's nodes are known, and since when its collector was not heard of.
+fn sample_inventory(controller: &Controller, cluster: &str) -> Vec<Sample> {
+    let origin = controller.capacity.fleet().inventory_origin(cluster);
+    let seen = match origin {
+        Some(Origin::Published { seen_at, .. }) => seen_at.parse::<Timestamp>().ok(),
+        Some(Origin::Member) | None => None,
+    };
+    let known = Sample::new(&INVENTORY_KNOWN, [cluster], f64::from(u8::from(origin.is_some())));
+    let seen = seen.map(|seen| Sample::new(&INVENTORY_SEEN, [cluster], seen.as_second() as f64));
+    [known].into_iter().chain(seen).collect()
+}
+
+/// Clusters that are reserved, each with the queue of every job that reserves it.
+fn list_reserving_queues(controller: &Controller) -> BTreeMap<ClusterName, Vec<&QueueName>> {
+    let mut queues: BTreeMap<ClusterName, Vec<&QueueName>> = BTreeMap::new();
+    for (binding, clusters) in list_cluster_reservations(&controller.objects, &controller.jobs) {
+        let queue = controller.objects.queue_of(binding).filter(|queue| controller.objects.queues.contains_key(*queue));
+        let Some(queue) = queue else { continue };
+        clusters.into_iter().for_each(|cluster| queues.entry(cluster).or_default().push(queue));
+    }
+    queues
+}
+
+/// What is sampled of clusters, and what of them is idle for the jobs of which queue.
+fn sample_clusters(controller: &Controller) -> (Vec<Sample>, ReservedIdle) {
+    let (mut samples, mut reserved_idle) = (Vec::new(), ReservedIdle::new());
+    let reserving = list_reserving_queues(controller);
     for (cluster, capacity) in controller.capacity.fleet().clusters() {
         let name = cluster.name.as_str();
         samples.push(Sample::new(&CLUSTER_READY, [name], f64::from(u8::from(cluster.ready))));
+        samples.extend(sample_inventory(controller, name));
+        let queues = reserving.get(name).map_or(&[][..], Vec::as_slice);
         samples
             .extend(controller.capacity.fleet().member_load(name).into_iter().flat_map(|load| sample_load(name, load)));
         let (all, free) = (capacity.sum_allocatable(), capacity.sum_free());
@@ -246,9 +315,12 @@ fn sample_clusters(controller: &Controller) -> Vec<Sample> {
             let held = amount.saturating_sub(free.get(resource.as_str()));
             samples.push(Sample::new(&CLUSTER_CAPACITY, labels, to_number(amount)));
             samples.push(Sample::new(&CLUSTER_ALLOCATED, labels, to_number(held)));
-            let is_reserved = reserved.iter().any(|reserved| reserved.as_str() == name);
-            let idle = if is_reserved { amount.saturating_sub(held) } else { Quantity::ZERO };
+            let idle = if queues.is_empty() { Quantity::ZERO } else { amount.saturating_sub(held) };
             samples.push(Sample::new(&CLUSTER_RESERVED_IDLE, labels, to_number(idle)));
+            for queue in queues {
+                let part = to_number(idle) / queues.len() as f64;
+                *reserved_idle.entry(((*queue).clone(), resource.clone())).or_default() += part;
+            }
             if capacity.source != Source::Nodes {
                 continue;
             }
@@ -266,5 +338,5 @@ fn sample_clusters(controller: &Controller) -> Vec<Sample> {
             }
         }
     }
-    samples
+    (samples, reserved_idle)
 }

@@ -20,13 +20,18 @@ macro_rules! metrics {
 
 metrics! { ALL:
     RELEASED = Counter "caldera_released_bindings" [], "Bindings released";
-    EVICTED = Counter "caldera_evicted_bindings" ["reason"], "Bindings evicted for others, whole or in part, by right";
-    REQUEUED = Counter "caldera_requeued_bindings" ["reason"], "Bindings that went back to their line for another reason";
+    EVICTED = Counter "caldera_evicted_bindings" ["queue", "reason"],
+        "Bindings evicted for others, whole or in part, by right; of no queue where theirs is gone";
+    REQUEUED = Counter "caldera_requeued_bindings" ["queue", "reason"],
+        "Bindings that went back to their line for another reason; of no queue where theirs is gone";
     FORGED = Counter "caldera_forged_records" [], "Admissions and placements that no controller made, taken away";
     FREED_TO_RELEASE = Histogram "caldera_quota_freed_to_release_seconds" [],
         "From the event that gave quota back to the release that it made possible, sent";
     DECISION = Histogram "caldera_decision_duration_seconds" [], "One decision";
     PENDING_WRITES = Gauge "caldera_controller_pending_writes" [], "Writes that are queued or in flight";
+    WRITES_IN_FLIGHT = Gauge "caldera_controller_writes_in_flight" [], "Writes that were sent and are not answered yet";
+    MOST_WRITES_IN_FLIGHT = Gauge "caldera_controller_most_writes_in_flight" [],
+        "How many may be in flight at once, as quickly as the Karmada API answers now: 1 to 64";
     WAIT = Histogram "caldera_queue_wait_seconds" ["queue"],
         "From the making of a binding, or its last eviction, to its release";
     START = Histogram "caldera_queue_start_seconds" ["queue"],
@@ -35,7 +40,12 @@ metrics! { ALL:
         "Jobs of this very queue: waiting, inadmissible until somebody changes something, held or suspended, admitted, running";
     SETTINGS_REFUSED = Gauge "caldera_settings_refused" [], "1 while ConfigMap caldera-settings is not understood";
     PAUSED = Gauge "caldera_paused" [], "1 while an admin has paused all releases";
+    STOCK_SCHEDULER = Gauge "caldera_stock_scheduler" [],
+        "1 where karmada-scheduler places what is admitted, 0 where a scheduler of ours has to";
     RESERVATIONS = Gauge "caldera_queue_reservations" ["queue"], "Waiting jobs of this very queue that have a reservation";
+    QUEUE_RESERVED_IDLE = Gauge "caldera_queue_reserved_idle" ["queue", "resource"],
+        "Free in clusters that are reserved for jobs of this very queue, in equal parts where several jobs reserve one; \
+         over time it is the idle resource-seconds that they cost";
     USED = Gauge "caldera_queue_used" ["queue", "resource"],
         "Charged to a queue and those below, in cores, bytes or pieces";
     DESERVED = Gauge "caldera_queue_deserved" ["queue", "resource"], "What a queue may take back up to";
@@ -58,6 +68,10 @@ metrics! { ALL:
     LAST_EVENT = Gauge "caldera_watch_last_event_timestamp_seconds" ["kind"],
         "When something of a watched kind was last told, in seconds since 1970; a kind that nothing was told of has none";
     CLUSTER_READY = Gauge "caldera_cluster_ready" ["cluster"], "1 if Karmada says that the cluster is ready";
+    INVENTORY_KNOWN = Gauge "caldera_cluster_inventory_known" ["cluster"],
+        "1 while a member's nodes and pods are known, 0 while Karmada's summary has to do";
+    INVENTORY_SEEN = Gauge "caldera_cluster_inventory_timestamp_seconds" ["cluster"],
+        "When its collector last saw a member whose published inventory counts, in seconds since 1970";
 }
 
 metrics! { SHADOW:

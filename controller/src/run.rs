@@ -62,7 +62,7 @@ use crate::{
     decide::{Controller, MemberLoss, StartDeadlines, decide},
     history::{self, History, HistoryLine, Pages},
     measure::Measures,
-    metrics::Metrics,
+    metrics::{MOST_WRITES_IN_FLIGHT, Metrics, PENDING_WRITES, WRITES_IN_FLIGHT},
     observe::{
         Binding, ClassFacts, ClusterFacts, CommandFacts, CronJobFacts, DataClaimFacts, DataSourceFacts, HyperJobFacts,
         Input, PodGroupFacts, PolicyFacts, QueueFacts, WorkFacts, Workload, read_namespace,
@@ -141,7 +141,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let mut works =
         WorkWatches { client: client.clone(), inputs: inputs.clone(), stop: stop.clone(), watched: BTreeMap::new() };
     let (writer, mut outcomes) = Writer::start_writer(client.clone(), stop.clone());
-    writer.register_gauge(&config.registry, "caldera_controller");
+    writer.register_gauges(&config.registry, [&PENDING_WRITES, &WRITES_IN_FLIGHT, &MOST_WRITES_IN_FLIGHT]);
     if let Some(event) = begun.event {
         writer.queue_write(event.tag(), event.to_write(config.clock.now()));
     }

@@ -226,6 +226,7 @@ fn a_member_that_can_not_be_read_is_asked_about_through_its_estimator() {
             clock: Arc::new(caldera_runtime::clock::SystemClock),
             ready: caldera_runtime::serve::Ready::default(),
             counts: WriteCounts::default(),
+            registry: caldera_runtime::serve::SharedRegistry::default(),
         };
         let client = host.host.client("estimator", &WriteCounts::default())?;
         tokio::spawn(caldera_estimator::serve::run(config, client, stop.clone()));

@@ -7,5 +7,6 @@
 
 pub mod answer;
 pub mod limits;
+pub mod metrics;
 pub mod question;
 pub mod serve;

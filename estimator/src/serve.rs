@@ -11,7 +11,7 @@ use std::{
     future::Future,
     net::TcpListener,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -44,7 +44,7 @@ use caldera_runtime::{
     client::WriteCounts,
     clock::SharedClock,
     members::{Members, connect_or_use_given},
-    serve::Ready,
+    serve::{Ready, SharedRegistry},
     tls::ServedTls,
     watch::{Event, Follower, api_resource, list_json},
 };
@@ -60,6 +60,7 @@ use tracing::Instrument;
 use crate::{
     answer,
     limits::{self, check_reference},
+    metrics::Metrics,
     question::{answer_max_replicas, answer_max_sets},
 };
 
@@ -70,6 +71,10 @@ const LIST_WITHIN: Duration = Duration::from_secs(5);
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// Answers that are worked out at once.
 const THREADS: usize = 2;
+/// The methods.
+const MAX_REPLICAS: &str = "MaxAvailableReplicas";
+const MAX_SETS: &str = "MaxAvailableComponentSets";
+const UNSCHEDULABLE: &str = "GetUnschedulableReplicas";
 /// A message and the five bytes before it.
 const LARGEST_BODY: usize = limits::LARGEST_MESSAGE + 5;
 /// Messages that are read or answered at once.
@@ -92,6 +97,8 @@ pub struct Config {
     pub ready: Ready,
     /// Counts writes to the member (there should be none).
     pub counts: WriteCounts,
+    /// Shows its metrics.
+    pub registry: SharedRegistry,
 }
 
 /// What all requests share.
@@ -101,6 +108,7 @@ struct Shared {
     member: Option<Client>,
     clock: SharedClock,
     counts: WriteCounts,
+    metrics: Metrics,
     view: Mutex<MemberView>,
     bodies: BodyRoom,
     threads: Arc<Semaphore>,
@@ -126,6 +134,7 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> s
         member: config.member,
         clock: config.clock,
         counts: config.counts,
+        metrics: Metrics::register(&config.registry),
         view: Mutex::default(),
         bodies: BodyRoom::new(BODIES),
         threads: Arc::new(Semaphore::new(THREADS)),
@@ -297,10 +306,10 @@ fn build_routes(shared: Arc<Shared>) -> Router {
     let path = |method: &str| format!("/{SERVICE}/{method}");
     Router::new()
         .route(
-            &path("MaxAvailableReplicas"),
+            &path(MAX_REPLICAS),
             post(async |State(shared): State<Arc<Shared>>, request: Request| {
                 let of = &shared;
-                answer_call(of, request, |message| async move {
+                answer_call(of, MAX_REPLICAS, request, |message| async move {
                     let shared = Arc::clone(of);
                     of.run_on_thread(move || shared.answer_max_replicas_call(&message)).await
                 })
@@ -308,10 +317,10 @@ fn build_routes(shared: Arc<Shared>) -> Router {
             }),
         )
         .route(
-            &path("MaxAvailableComponentSets"),
+            &path(MAX_SETS),
             post(async |State(shared): State<Arc<Shared>>, request: Request| {
                 let of = &shared;
-                answer_call(of, request, |message| async move {
+                answer_call(of, MAX_SETS, request, |message| async move {
                     let shared = Arc::clone(of);
                     of.run_on_thread(move || shared.answer_max_sets_call(&message)).await
                 })
@@ -319,26 +328,46 @@ fn build_routes(shared: Arc<Shared>) -> Router {
             }),
         )
         .route(
-            &path("GetUnschedulableReplicas"),
+            &path(UNSCHEDULABLE),
             post(async |State(shared): State<Arc<Shared>>, request: Request| {
                 let shared = &shared;
                 let answer = |message| async move { shared.answer_unschedulable_call(&message).await };
-                answer_call(shared, request, answer).await
+                answer_call(shared, UNSCHEDULABLE, request, answer).await
             }),
         )
         .fallback(async || Status::unimplemented("no such method").into_http::<Body>())
         .with_state(shared)
 }
 
-/// One unary call: the message is read within bounds, decoded, answered in time and encoded.
-async fn answer_call<Q, A, F>(shared: &Shared, request: Request, answer: impl Fn(Q) -> F) -> Response
+/// One unary call, measured.
+async fn answer_call<Q, A, F>(
+    shared: &Shared,
+    method: &'static str,
+    request: Request,
+    answer: impl Fn(Q) -> F,
+) -> Response
+where
+    Q: Message + Default + 'static,
+    A: Message + 'static,
+    F: Future<Output = Result<A, Status>>,
+{
+    let began = Instant::now();
+    let response = answer_within_bounds(shared, request, answer);
+    let response = response.instrument(tracing::debug_span!("call", method)).await;
+    // An answer has its status behind it, a refusal in its head.
+    let refusal = Status::from_header_map(response.headers()).map(|status| status.code());
+    shared.metrics.observe_answer(method, refusal, began.elapsed());
+    response
+}
+
+/// The message is read within bounds, decoded, answered in time and encoded.
+async fn answer_within_bounds<Q, A, F>(shared: &Shared, request: Request, answer: impl Fn(Q) -> F) -> Response
 where
     Q: Message + Default + 'static,
     A: Message + 'static,
     F: Future<Output = Result<A, Status>>,
 {
     let (head, body) = request.into_parts();
-    let span = tracing::debug_span!("call", method = head.uri.path());
     let held = match shared.bodies.read_body(body).await {
         Ok(held) => held,
         Err(error) => return convert_body_error(&error).into_http::<Body>(),
@@ -354,7 +383,7 @@ where
     });
     let mut grpc =
         tonic::server::Grpc::new(ProstCodec::<A, Q>::default()).max_decoding_message_size(limits::LARGEST_MESSAGE);
-    grpc.unary(service, request).instrument(span).await.map(Body::new)
+    grpc.unary(service, request).await.map(Body::new)
 }
 
 /// gRPC's word for a body that was not read.

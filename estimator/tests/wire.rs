@@ -23,7 +23,8 @@ use caldera_global_scheduler::estimators::client::{EstimatorClient, EstimatorErr
 use caldera_runtime::{
     client::WriteCounts,
     clock::SystemClock,
-    serve::Ready,
+    metric::encode,
+    serve::{Ready, SharedRegistry},
     tls::{Authority, Identity, ServedTls, estimator_server_config, install_provider},
 };
 use caldera_sandbox::fleet::{Config as FleetConfig, Fleet};
@@ -33,6 +34,7 @@ use tonic::Code;
 
 struct World {
     address: String,
+    registry: SharedRegistry,
     stop: CancellationToken,
 }
 
@@ -51,7 +53,7 @@ async fn world(tls: Option<ServedTls>) -> World {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let ready = Ready::default();
+    let (ready, registry) = (Ready::default(), SharedRegistry::default());
     let config = Config {
         listener,
         tls,
@@ -60,12 +62,13 @@ async fn world(tls: Option<ServedTls>) -> World {
         clock: Arc::new(SystemClock),
         ready: ready.clone(),
         counts: WriteCounts::default(),
+        registry: registry.clone(),
     };
     tokio::spawn(run(config, host, stop.clone()));
     while !ready.is_ready() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    World { address, stop }
+    World { address, registry, stop }
 }
 
 fn task(name: &str, replicas: u32, cpu: i64) -> Task {
@@ -121,6 +124,17 @@ async fn a_members_nodes_answer() {
     let stuck: UnschedulableReplicasResponse =
         estimator.call_method("GetUnschedulableReplicas", request).await.unwrap();
     assert_eq!(stuck.unschedulable_replicas, 0);
+
+    let text = encode(&world.registry).unwrap();
+    for line in [
+        "caldera_estimator_answer_duration_seconds_count{method=\"MaxAvailableReplicas\"} 6",
+        "caldera_estimator_answer_duration_seconds_count{method=\"MaxAvailableComponentSets\"} 1",
+        "caldera_estimator_answer_duration_seconds_count{method=\"GetUnschedulableReplicas\"} 1",
+        "caldera_estimator_refused_questions_total{method=\"MaxAvailableReplicas\",status=\"InvalidArgument\"} 1",
+    ] {
+        assert!(text.lines().any(|it| it == line), "no {line}: {text}");
+    }
+    assert!(!text.contains("NoSuchMethod"), "{text}");
 }
 
 /// The request byte by byte as Karmada 1.19 marshals it, over HTTP/2 without any client of ours.

@@ -3,9 +3,10 @@
 use std::{sync::atomic::AtomicI64, time::Duration};
 
 use caldera_runtime::{
-    metric::{Counters, Kind, Metric},
+    metric::{Counters, Kind, LastEvents, Metric},
     serve::SharedRegistry,
 };
+use jiff::Timestamp;
 use prometheus_client::metrics::{
     counter::Counter,
     gauge::Gauge,
@@ -49,8 +50,39 @@ pub const PENDING_ESTIMATES: Metric = Metric {
     labels: &[],
     help: "Questions to members' estimators whose answer was not taken in yet",
 };
-/// All of the scheduler's.
-pub const ALL: [Metric; 5] = [DECISIONS, DECISION, CONFLICTS, UNSCHEDULABLE, PENDING_ESTIMATES];
+/// When a watch last told of something.
+pub const LAST_EVENT: Metric = Metric {
+    name: "caldera_scheduler_watch_last_event_timestamp_seconds",
+    kind: Kind::Gauge,
+    labels: &["kind"],
+    help: "When something of a watched kind was last told, in seconds since 1970; a kind that nothing was told of has \
+           none",
+};
+/// Writes that wait for their answer, or for their turn.
+pub const PENDING_WRITES: Metric = Metric {
+    name: "caldera_scheduler_pending_writes",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Writes that are queued or in flight",
+};
+/// Writes that wait for their answer.
+pub const WRITES_IN_FLIGHT: Metric = Metric {
+    name: "caldera_scheduler_writes_in_flight",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Writes that were sent and are not answered yet",
+};
+/// How many they may be.
+pub const MOST_WRITES_IN_FLIGHT: Metric = Metric {
+    name: "caldera_scheduler_most_writes_in_flight",
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "How many may be in flight at once, as quickly as the Karmada API answers now: 1 to 64",
+};
+/// Shown by the writer.
+pub const WRITE_QUEUE: [Metric; 3] = [PENDING_WRITES, WRITES_IN_FLIGHT, MOST_WRITES_IN_FLIGHT];
+/// All others of the scheduler's.
+pub const ALL: [Metric; 6] = [DECISIONS, DECISION, CONFLICTS, UNSCHEDULABLE, PENDING_ESTIMATES, LAST_EVENT];
 
 /// The scheduler's metrics.
 #[derive(Debug, Clone)]
@@ -63,6 +95,7 @@ pub struct Metrics {
     pub unschedulable: Gauge<i64, AtomicI64>,
     /// Questions to estimators that are open.
     pub pending_estimates: Gauge<i64, AtomicI64>,
+    last_events: LastEvents,
 }
 
 impl Metrics {
@@ -75,6 +108,7 @@ impl Metrics {
             conflicts: Counter::default(),
             unschedulable: Gauge::default(),
             pending_estimates: Gauge::default(),
+            last_events: LastEvents::register(&LAST_EVENT, registry),
         };
         DECISIONS.register(registry, metrics.decisions.clone());
         DECISION.register(registry, metrics.seconds.clone());
@@ -82,6 +116,11 @@ impl Metrics {
         UNSCHEDULABLE.register(registry, metrics.unschedulable.clone());
         PENDING_ESTIMATES.register(registry, metrics.pending_estimates.clone());
         metrics
+    }
+
+    /// Something of a watched kind is told.
+    pub fn observe_event(&self, kind: &str, now: Timestamp) {
+        self.last_events.observe_event(kind, now);
     }
 
     /// Counts a decision.
@@ -106,7 +145,9 @@ mod tests {
     #[test]
     fn what_is_shown_is_what_is_declared() {
         let registry = SharedRegistry::default();
-        Metrics::register_metrics(&registry).count_decision(&Step::Rest, Duration::from_millis(1));
+        let metrics = Metrics::register_metrics(&registry);
+        metrics.count_decision(&Step::Rest, Duration::from_millis(1));
+        metrics.observe_event("Cluster", Timestamp::UNIX_EPOCH);
         let text = encode(&registry).unwrap();
         assert_eq!(find_undeclared(&text, &ALL), [""; 0], "{text}");
     }

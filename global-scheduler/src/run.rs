@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::config::Config;
 use self::{estimators::pool::EstimatorPool, scheduler::Scheduler};
-use crate::observe::host_watch::watch_host;
+use crate::{metrics::WRITE_QUEUE, observe::host_watch::watch_host};
 
 /// Why the scheduler stopped by itself.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let (counts, clock) = (config.counts.clone(), config.clock.clone());
     let members = Members::new(client.clone(), "scheduler", counts, clock, events, watches.clone());
     let (writer, mut outcomes) = Writer::start_writer(client.clone(), watches);
-    writer.register_gauge(&config.registry, "caldera_scheduler");
+    writer.register_gauges(&config.registry, WRITE_QUEUE.each_ref());
     let (estimators, mut answers) = EstimatorPool::new(config.estimators.clone());
     // At most one read of the lease is under way.
     let (lease_reads, mut leases) = mpsc::channel::<Option<LeaseRecord>>(1);

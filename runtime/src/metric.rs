@@ -14,6 +14,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use jiff::Timestamp;
 pub use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::{
     collector::Collector,
@@ -142,6 +143,29 @@ impl Leaders {
     pub fn list_leases(&self) -> Vec<(String, bool)> {
         let gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
         gauges.iter().map(|(lease, gauge)| (lease.clone(), gauge.get() > 0)).collect()
+    }
+}
+
+/// When something of each watched kind was last told. Each component has a metric of its own for it, as several may
+/// show theirs in one process. Clones share it.
+#[derive(Debug, Clone)]
+pub struct LastEvents {
+    metric: &'static Metric,
+    times: Family<Labels, Gauge>,
+}
+
+impl LastEvents {
+    /// Shows them; a kind that nothing was told of has none.
+    #[must_use]
+    pub fn register(metric: &'static Metric, registry: &SharedRegistry) -> Self {
+        let times = Family::default();
+        metric.register(registry, times.clone());
+        Self { metric, times }
+    }
+
+    /// Something of a kind is told.
+    pub fn observe_event(&self, kind: &str, now: Timestamp) {
+        self.times.get_or_create(&self.metric.build_labels([kind])).set(now.as_second());
     }
 }
 

@@ -11,7 +11,7 @@ mod queue_lengths;
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
 use self::queue_lengths::QueueLengths;
-use crate::{object::JsonObject, serve::SharedRegistry};
+use crate::{metric::Metric, object::JsonObject, serve::SharedRegistry};
 
 /// One write to one object.
 #[derive(Debug, Clone, PartialEq)]
@@ -423,7 +423,7 @@ impl InFlightWindow {
 }
 
 /// Queues writes for the task that carries them out. The queue has no bound, because decisions can not wait; its
-/// length is the gauge of [`Writer::register_gauge`].
+/// length is a gauge of [`Writer::register_gauges`].
 #[derive(Debug)]
 pub struct Writer<T> {
     jobs: mpsc::UnboundedSender<QueuedWrite<T>>,
@@ -442,11 +442,11 @@ impl<T: Send + 'static> Writer<T> {
         (Self { jobs, pending, lengths }, outcomes)
     }
 
-    /// Shows how many writes are queued or in flight as `<prefix>_pending_writes`.
-    pub fn register_gauge(&self, registry: &SharedRegistry, prefix: &str) {
-        let mut registry = registry.lock().unwrap_or_else(PoisonError::into_inner);
-        let registry = registry.sub_registry_with_prefix(prefix);
-        registry.register("pending_writes", "Writes that are queued or in flight", self.pending.clone());
+    /// Shows how many writes are queued or in flight, how many of them are in flight, and how many may be at most.
+    pub fn register_gauges(&self, registry: &SharedRegistry, [pending, in_flight, most]: [&Metric; 3]) {
+        pending.register(registry, self.pending.clone());
+        in_flight.register(registry, self.lengths.in_flight());
+        most.register(registry, self.lengths.most_in_flight());
     }
 
     /// How many writes are in flight and may be at most, how many decisions and reports wait for their turn, and how

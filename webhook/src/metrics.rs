@@ -1,13 +1,16 @@
-//! How long reviews take, and which bodies were not read. What a value means is said in the constants, from which
-//! `docs/metrics.md` is made.
+//! How long reviews take, which bodies were not read, and when watches last told of something. What a value means is
+//! said in the constants, from which `docs/metrics.md` is made.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use caldera_runtime::{
-    metric::{Counters, Histograms, Kind, Metric},
+    metric::{Counters, Histograms, Kind, LastEvents, Metric},
     serve::SharedRegistry,
 };
+use jiff::Timestamp;
 use prometheus_client::metrics::histogram::Histogram;
+
+use crate::observe::host_watch::HostEvent;
 
 /// How long reviews take.
 pub const REVIEW: Metric = Metric {
@@ -23,14 +26,23 @@ pub const REFUSED: Metric = Metric {
     labels: &["status"],
     help: "Requests whose body was not read, by the HTTP status they got",
 };
+/// When a watch last told of something.
+pub const LAST_EVENT: Metric = Metric {
+    name: "caldera_webhook_watch_last_event_timestamp_seconds",
+    kind: Kind::Gauge,
+    labels: &["kind"],
+    help: "When something of a watched kind was last told, in seconds since 1970; a kind that nothing was told of has \
+           none",
+};
 /// All of the webhook's.
-pub const ALL: [Metric; 2] = [REVIEW, REFUSED];
+pub const ALL: [Metric; 3] = [REVIEW, REFUSED, LAST_EVENT];
 
 /// The webhook's metrics.
 #[derive(Debug)]
 pub struct Metrics {
     durations: Histograms,
     refusals: Counters,
+    last_events: LastEvents,
 }
 
 impl Metrics {
@@ -42,7 +54,13 @@ impl Metrics {
         let refusals = Counters::default();
         REVIEW.register(registry, durations.clone());
         REFUSED.register(registry, refusals.clone());
-        Self { durations, refusals }
+        Self { durations, refusals, last_events: LastEvents::register(&LAST_EVENT, registry) }
+    }
+
+    /// Events of watched kinds are told.
+    pub fn observe_events(&self, events: &[HostEvent], now: Timestamp) {
+        let kinds: BTreeSet<&str> = events.iter().map(HostEvent::kind).collect();
+        kinds.into_iter().for_each(|kind| self.last_events.observe_event(kind, now));
     }
 
     /// Counts a body that was not read.
@@ -58,7 +76,10 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
-    use caldera_runtime::metric::{encode, find_undeclared};
+    use caldera_runtime::{
+        metric::{encode, find_undeclared},
+        watch::Event,
+    };
 
     use super::*;
 
@@ -68,6 +89,7 @@ mod tests {
         let metrics = Metrics::register_metrics(&registry);
         metrics.observe_review("works", Duration::from_millis(1));
         metrics.count_refused_body(413);
+        metrics.observe_events(&[HostEvent::Queues(Event::Reset(Vec::new()))], Timestamp::UNIX_EPOCH);
         let text = encode(&registry).unwrap();
         assert_eq!(find_undeclared(&text, &ALL), [""; 0], "{text}");
     }

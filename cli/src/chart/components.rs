@@ -43,6 +43,19 @@ metadata:
   namespace: {{ $.Release.Namespace }}
 spec:
 {{ $.Files.Get \"files/alerts.yaml\" | indent 2 }}
+{{- range $viewer := list \"tenant\" \"admin\" \"sre\" }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: caldera-dashboard-{{ $viewer }}
+  namespace: {{ $.Release.Namespace }}
+  labels:
+    grafana_dashboard: \"1\"
+data:
+  caldera-{{ $viewer }}.json: |-
+{{ $.Files.Get (printf \"files/dashboard-%s.json\" $viewer) | indent 4 }}
+{{- end }}
 {{- end }}
 ";
 
@@ -205,11 +218,13 @@ pub(super) fn build_component_chart() -> BTreeMap<&'static str, String> {
                   trustedWriters:\n  users: []\n  groups: []\n\
                   # A Certificate of cert-manager for the webhook, in place of a Secret caldera-webhook-cert of yours.\n\
                   certManager:\n  enabled: false\n  issuer:\n    kind: Issuer\n    name: \"\"\n\
-                  # A PodMonitor and a PrometheusRule of the Prometheus operator.\nmonitoring:\n  enabled: false\n";
+                  # A PodMonitor and a PrometheusRule of the Prometheus operator, and ConfigMaps with dashboards that\n\
+                  # Grafana's sidecar takes.\nmonitoring:\n  enabled: false\n";
     let console_enabled = "console:\n  # The web page; it wants Secrets caldera-console-kubeconfig and caldera-console-cert.\n  \
                            enabled: false\n";
     let values = values.to_owned() + &describe_values(&deployments).replace("console:\n", console_enabled);
-    let alerts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../manifests/monitoring/alerts.yaml");
+    let monitoring = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../manifests/monitoring");
+    let read = |name: &str| fs::read_to_string(monitoring.join(name)).unwrap();
     BTreeMap::from([
         ("Chart.yaml", render_chart_yaml("caldera", "Caldera's components, beside Karmada's control plane")),
         ("values.yaml", values),
@@ -220,6 +235,9 @@ pub(super) fn build_component_chart() -> BTreeMap<&'static str, String> {
         ("templates/console.yaml", format!("{CONSOLE_BEGIN}{}{{{{- end }}}}\n", fill(&console))),
         ("templates/monitoring.yaml", POD_MONITOR.to_owned()),
         ("templates/certificate.yaml", CERTIFICATE.to_owned()),
-        ("files/alerts.yaml", fs::read_to_string(alerts).unwrap()),
+        ("files/alerts.yaml", read("alerts.yaml")),
+        ("files/dashboard-tenant.json", read("dashboard-tenant.json")),
+        ("files/dashboard-admin.json", read("dashboard-admin.json")),
+        ("files/dashboard-sre.json", read("dashboard-sre.json")),
     ])
 }

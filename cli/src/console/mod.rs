@@ -42,7 +42,7 @@ use crate::{
     args::ConsoleArgs,
     components::{prepare_component, read_identity},
     latest_forecast::ForecastFollower,
-    view::Change,
+    view::{Change, JobKey},
     watch,
 };
 
@@ -90,7 +90,7 @@ pub async fn run_console(args: ConsoleArgs) -> anyhow::Result<ExitCode> {
     tokio::spawn(apply_changes(Arc::clone(&console), changes, watches.lists, ready));
     tokio::spawn(keep_record(Arc::clone(&console), watches.lists));
     if args.measure_starts {
-        tokio::spawn(measure_starts(Arc::clone(&console), StartErrors::register(&registry)));
+        tokio::spawn(measure_starts(Arc::clone(&console), watches.lists, StartErrors::register(&registry)));
     }
     tracing::info!(%address, tls = tls.is_some(), "the console listens");
     let bounds = Bounds {
@@ -128,8 +128,11 @@ async fn keep_record(console: Arc<Console>, lists: usize) {
     }
 }
 
-/// Measures how wrong expected starts are.
-async fn measure_starts(console: Arc<Console>, mut errors: StartErrors) {
+/// Measures how wrong expected starts are, once the fleet is seen.
+async fn measure_starts(console: Arc<Console>, lists: usize, mut errors: StartErrors) {
+    while console.seen.read().unwrap_or_else(PoisonError::into_inner).count_lists() < lists {
+        tokio::time::sleep(RECORD_INTERVAL).await;
+    }
     for look in 0_u32.. {
         let forecast = &console.forecast;
         let latest = if look % LOOKS_PER_FORECAST == 0 { forecast.read_latest() } else { forecast.peek_latest() };
@@ -138,7 +141,8 @@ async fn measure_starts(console: Arc<Console>, mut errors: StartErrors) {
         }
         {
             let seen = console.seen.read().unwrap_or_else(PoisonError::into_inner);
-            errors.observe_states(|key| seen.job(key).map(|job| job.state), jiff::Timestamp::now());
+            let state_of = |key: &JobKey| seen.job(key).map(|job| (job.state, job.queue()));
+            errors.observe_states(seen.queue_names(), state_of, jiff::Timestamp::now());
         }
         tokio::time::sleep(RELEASE_INTERVAL).await;
     }

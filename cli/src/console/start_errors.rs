@@ -8,8 +8,10 @@
 //! 3. Nothing is measured where the job is gone, has ended, or waits for a person: it was held, suspended,
 //!    or can not be admitted as it is.
 //! 4. At most [`MOST_EXPECTED`] are kept; of jobs beyond them nothing is measured.
+//! 5. Measured by the queue that the job is in at its release. Queues are what admins create: one that a job names and
+//!    that is not there is none, and a queue that is gone is shown no more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_runtime::{
     metric::{Histogram, Histograms, Kind, Metric},
@@ -31,7 +33,7 @@ const ASSUMED: &str = "assumed";
 pub const EXPECTED_START_ERROR: Metric = Metric {
     name: "caldera_expected_start_error_seconds",
     kind: Kind::Histogram,
-    labels: &["basis"],
+    labels: &["queue", "basis"],
     help: "Between the start that was first expected of a job that waits and its release, earlier or later: `estimated` \
            where all that it rested on said how long it runs, else `assumed`",
 };
@@ -50,6 +52,8 @@ pub struct StartErrors {
     expected: BTreeMap<JobKey, FirstExpected>,
     /// When the forecast was made that was noted last.
     noted: Option<Timestamp>,
+    /// Queues that are shown.
+    queues: BTreeSet<String>,
     errors: Histograms,
 }
 
@@ -59,12 +63,8 @@ impl StartErrors {
         let buckets =
             || Histogram::new([10, 30, 60, 120, 300, 900, 1_800, 3_600, 10_800, 28_800, 86_400].map(f64::from));
         let errors = Histograms::new_with_constructor(buckets as fn() -> Histogram);
-        // Shown from the start, so that a rate counts the first.
-        for basis in [ESTIMATED, ASSUMED] {
-            drop(errors.get_or_create(&EXPECTED_START_ERROR.build_labels([basis])));
-        }
         EXPECTED_START_ERROR.register(registry, errors.clone());
-        Self { expected: BTreeMap::new(), noted: None, errors }
+        Self { expected: BTreeMap::new(), noted: None, queues: BTreeSet::new(), errors }
     }
 
     /// Notes what a forecast says of jobs that nothing was said of. Linear in it; one that is known is passed over.
@@ -85,19 +85,47 @@ impl StartErrors {
         }
     }
 
-    /// Measures jobs that were released since the last look. Linear in those that are kept.
-    pub fn observe_states(&mut self, state_of: impl Fn(&JobKey) -> Option<State>, now: Timestamp) {
-        let errors = &self.errors;
+    /// Measures jobs that were released since the last look, by the queues that there are. Linear in these and in the
+    /// jobs that are kept.
+    pub fn observe_states<'a>(
+        &mut self,
+        queues: impl Iterator<Item = &'a str>,
+        state_of: impl Fn(&JobKey) -> Option<(State, &'a str)>,
+        now: Timestamp,
+    ) {
+        self.show_queues(queues);
+        let (errors, known) = (&self.errors, &self.queues);
         self.expected.retain(|key, expected| match state_of(key) {
-            Some(State::Waiting) => true,
-            Some(State::Admitted | State::Starting | State::Running) => {
+            Some((State::Waiting, _)) => true,
+            Some((State::Admitted | State::Starting | State::Running, queue)) => {
                 let seconds = now.as_second().abs_diff(expected.at);
-                let labels = EXPECTED_START_ERROR.build_labels([expected.basis]);
+                let queue = if known.contains(queue) { queue } else { "" };
+                let labels = EXPECTED_START_ERROR.build_labels([queue, expected.basis]);
                 errors.get_or_create(&labels).observe(seconds as f64);
                 false
             }
             _ => false,
         });
+    }
+
+    /// Shows each queue from its start, so that a rate counts the first, and no longer than it is there.
+    fn show_queues<'a>(&mut self, queues: impl Iterator<Item = &'a str>) {
+        let there: BTreeSet<&str> = queues.collect();
+        let labels = |queue: &str| [ESTIMATED, ASSUMED].map(|basis| EXPECTED_START_ERROR.build_labels([queue, basis]));
+        self.queues.retain(|queue| {
+            let is_there = there.contains(queue.as_str());
+            if !is_there {
+                for labels in labels(queue) {
+                    self.errors.remove(&labels);
+                }
+            }
+            is_there
+        });
+        for queue in there {
+            if self.queues.insert(queue.to_owned()) {
+                labels(queue).iter().for_each(|labels| drop(self.errors.get_or_create(labels)));
+            }
+        }
     }
 }
 
@@ -135,24 +163,26 @@ mod tests {
         errors.note_forecast(&forecast(1_050, &[("late", Some(5_000), true), ("unknown", None, false)]));
         assert_eq!(errors.expected.len(), 3, "what may start at once, and what is not known, is not kept");
         let states = |key: &JobKey| match key.name.as_str() {
-            "late" => Some(State::Waiting),
-            "early" => Some(State::Running),
-            "held" => Some(State::Held),
+            "late" => Some((State::Waiting, "q")),
+            "early" => Some((State::Running, "tenants-word")),
+            "held" => Some((State::Held, "q")),
             _ => None,
         };
-        errors.observe_states(states, at(1_500));
-        errors.observe_states(|_| Some(State::Admitted), at(1_160));
+        errors.observe_states(["q", "r"].into_iter(), states, at(1_500));
+        errors.observe_states(["q"].into_iter(), |_| Some((State::Admitted, "q")), at(1_160));
         assert!(errors.expected.is_empty());
         let text = encode(&registry).unwrap();
         for line in [
             // 400 s before.
-            "caldera_expected_start_error_seconds_sum{basis=\"assumed\"} 400.0",
+            "caldera_expected_start_error_seconds_sum{queue=\"\",basis=\"assumed\"} 400.0",
             // 60 s after what was first said, whatever was said later.
-            "caldera_expected_start_error_seconds_sum{basis=\"estimated\"} 60.0",
-            "caldera_expected_start_error_seconds_count{basis=\"estimated\"} 1",
+            "caldera_expected_start_error_seconds_sum{queue=\"q\",basis=\"estimated\"} 60.0",
+            "caldera_expected_start_error_seconds_count{queue=\"q\",basis=\"estimated\"} 1",
+            "caldera_expected_start_error_seconds_count{queue=\"q\",basis=\"assumed\"} 0",
         ] {
             assert!(text.lines().any(|it| it == line), "no {line}: {text}");
         }
+        assert!(!text.contains("tenants-word") && !text.contains("queue=\"r\""), "{text}");
         assert!(find_undeclared(&text, &[EXPECTED_START_ERROR]).is_empty(), "{text}");
         // It waits again: it is kept anew.
         errors.note_forecast(&forecast(2_000, &[("late", Some(10), true)]));
@@ -167,7 +197,7 @@ mod tests {
         let many = forecast(1_000, &many);
         errors.note_forecast(&many);
         assert_eq!(errors.expected.len(), MOST_EXPECTED);
-        errors.observe_states(|_| None, at(1_001));
+        errors.observe_states(std::iter::empty(), |_| None, at(1_001));
         errors.note_forecast(&many);
         assert!(errors.expected.is_empty(), "the same forecast is not noted again");
     }

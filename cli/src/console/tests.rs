@@ -199,7 +199,11 @@ fn a_jobs_timeline_has_its_admission_eviction_and_end() {
         workload["status"] = json!({"state": {"phase": state}});
         let annotations = &mut binding["metadata"]["annotations"];
         annotations["caldera.dev/gate"] = "open".into();
-        annotations["caldera.dev/admission"] = "{}".into();
+        let admission = json!({
+            "queue": "shared", "priority": 0, "copies": 1, "tasks": {"w": 4}, "charged": {"cpu": "4"},
+            "run": {"from": 1_767_225_615, "seconds": 600},
+        });
+        annotations["caldera.dev/admission"] = admission.to_string().into();
         let record = json!({"count": 1, "at": 1_767_225_610, "until": 0, "preemptor": "x", "reason": "Reclaimed",
             "message": "for mine/other"});
         annotations["caldera.dev/eviction"] = record.to_string().into();
@@ -223,6 +227,11 @@ fn a_jobs_timeline_has_its_admission_eviction_and_end() {
     let evicted = admitted.find("<td>Evicted</td><td>Reclaimed: for mine/other</td>");
     let then = admitted.find("<td>Admitted</td>");
     assert!(evicted.is_some() && evicted < then, "{admitted}");
+    assert_eq!(admitted.matches("<td>Admitted</td>").count(), 1, "{admitted}");
+    let runs = steps("Running", "Running", json!([{"name": "m1", "replicas": 4}]));
+    let [then, placed] = ["<td>Admitted</td><td>queue shared is charged", "<td>Placed</td><td>placed on m1"]
+        .map(|row| runs.find(row).unwrap_or_else(|| panic!("no {row}: {runs}")));
+    assert!(then < placed && runs.contains("<time datetime=\"2026-01-01T00:00:15Z\">"), "{runs}");
     let done = steps("Completed", "Completed", json!([{"name": "m1", "replicas": 4}]));
     assert!(done.contains("<td>Done</td>") && !done.contains("<td>Runs</td>"), "{done}");
 }

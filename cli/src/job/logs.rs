@@ -92,3 +92,85 @@ fn open_log<'a>(
     };
     stream::once(opened).flatten().boxed()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::{Mutex, PoisonError},
+    };
+
+    use axum::http;
+    use caldera_crds::workload::WorkloadKind;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::args::{JobName, PodsArgs, ScopeArgs};
+
+    /// A host with a job in two clusters, and Karmada's proxy to them. The second does not answer.
+    fn answer(path: &str) -> (u16, String) {
+        let list =
+            |items: Value| json!({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": items}).to_string();
+        let proxy = "/apis/cluster.karmada.io/v1alpha1/clusters/";
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "train-w-0", "labels": {"volcano.sh/task-spec": "w", "volcano.sh/task-index": "0"}},
+            "spec": {"containers": [{"name": "main"}, {"name": "side"}]}, "status": {"phase": "Running"},
+        });
+        let (path, _) = path.split_once('?').unwrap_or((path, ""));
+        match path.strip_prefix(proxy).and_then(|rest| rest.split_once("/proxy")) {
+            Some(("m1", "/api/v1/namespaces/ns/pods")) => (200, list(json!([pod]))),
+            Some(("m1", "/api/v1/namespaces/ns/pods/train-w-0/log")) => (200, "one\ntwo\u{1b}[31m\n".to_owned()),
+            None if path.ends_with("/jobs/train") => (200, json!({"metadata": {"name": "train"}}).to_string()),
+            None if path.ends_with("/resourcebindings") => {
+                let resource = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "ns", "name": "train"});
+                let clusters = json!([{"name": "m1"}, {"name": "m2"}]);
+                let metadata = json!({"name": "train-job", "namespace": "ns"});
+                (200, list(json!([{"metadata": metadata, "spec": {"resource": resource, "clusters": clusters}}])))
+            }
+            _ => {
+                let status = json!({"kind": "Status", "status": "Failure", "code": 503, "reason": "ServiceUnavailable",
+                    "message": "no route to the member"});
+                (503, status.to_string())
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn logs_come_through_karmadas_proxy_and_a_member_that_does_not_answer_is_a_gap() {
+        let asked: &'static Mutex<Vec<String>> = Box::leak(Box::default());
+        let lock = || asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let service = tower::service_fn(move |request: http::Request<Body>| async move {
+            let path = request.uri().path_and_query().unwrap().to_string();
+            let (status, text) = answer(&path);
+            asked.lock().unwrap().push(path);
+            let answer = http::Response::builder().status(status).body(Body::from(text.into_bytes()));
+            Ok::<_, Infallible>(answer.unwrap())
+        });
+        let host = Client::new(service, "ns");
+        let job = JobName { kind: WorkloadKind::VolcanoJob, name: "train".to_owned() };
+        let args = JobLogsArgs {
+            pods: PodsArgs { job, task: None, rank: None, cluster: None, container: Some("side".to_owned()) },
+            follow: false,
+            tail: Some(5),
+            since: Some(60),
+            scope: ScopeArgs { namespace: None, kubeconfig: None },
+        };
+        let found = find_job_pods(&host, "ns", &args.pods, "logs").await.unwrap();
+        assert!(found.has_gaps && found.members.contains_key("m1") && !found.members.contains_key("m2"));
+        let [pod] = &found.pods[..] else { panic!("{:?}", found.pods) };
+        let lines: Vec<_> = open_log(&found.members, "ns", pod, &args).map(|(_, line)| line).collect().await;
+        assert_eq!(lines, [Ok("one".to_owned()), Ok("two\u{1b}[31m".to_owned())]);
+        assert!(print_logs(&found.members, "ns", &found.pods, &args).await, "all that was found is whole");
+        let log = "/apis/cluster.karmada.io/v1alpha1/clusters/m1/proxy/api/v1/namespaces/ns/pods/train-w-0/log?";
+        let logs: Vec<String> = lock().iter().filter(|path| path.starts_with(log)).cloned().collect();
+        assert_eq!(logs.len(), 2, "{:?}", lock());
+        for part in ["container=side", "tailLines=5", "sinceSeconds=60"] {
+            assert!(logs[0].contains(part), "{logs:?}");
+        }
+        let listed =
+            lock().iter().any(|path| path.contains("/clusters/m1/proxy/") && path.contains("volcano.sh%2Fjob-name"));
+        assert!(listed, "its own pods are asked for: {:?}", lock());
+    }
+}

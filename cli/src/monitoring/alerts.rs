@@ -1,7 +1,17 @@
 //! The alert rules. An alert is about something that a person has to act on, and says how.
+//!
+//! Rule: what is gone shows nothing, so that a part that has to be there is missed by `absent`. Whether a scheduler of
+//! ours has to be there the controller says (`caldera_stock_scheduler`), for ten minutes after it was last heard. In
+//! `caldera server` each part shows its component and its lease as a process of its own does. Beside a controller in
+//! shadow mode no part has to be there.
 
 use caldera_controller::metrics as controller;
-use caldera_runtime::{metric::LEADER, tls::CERTIFICATE_EXPIRY, write_metrics};
+use caldera_runtime::{
+    members::collector::metrics as inventory,
+    metric::{BUILD_INFO, LEADER},
+    tls::CERTIFICATE_EXPIRY,
+    write_metrics,
+};
 use caldera_webhook::metrics as webhook;
 use serde_json::{Value, json};
 
@@ -12,6 +22,41 @@ pub(super) struct Alert {
     pub(super) lasts: &'static str,
     pub(super) summary: &'static str,
     pub(super) runbook: &'static str,
+}
+
+impl Alert {
+    /// Where the page says what to do, as a link from the project's root.
+    pub(super) fn runbook_url(&self) -> String {
+        format!("docs/metrics.md#{}", self.name.to_lowercase())
+    }
+}
+
+/// No replica leads, or those that might are gone.
+fn find_missing_leaders() -> String {
+    let leader = LEADER.series_name();
+    let stock = controller::STOCK_SCHEDULER.series_name();
+    format!(
+        "max by (lease) ({leader}) < 1 or (absent({leader}{{lease=\"caldera-controller\"}}) or \
+         absent({leader}{{lease=\"caldera-scheduler\"}}) and on () max(last_over_time({stock}[10m])) == 0) {}",
+        exclude_shadow_mode()
+    )
+}
+
+/// Where a controller in shadow mode is all that there is.
+fn exclude_shadow_mode() -> String {
+    format!("unless on () {}{{component=\"shadow\"}}", BUILD_INFO.series_name())
+}
+
+/// A collector that does not see its member, or can not tell; a member whose nodes were known within a day. What is not
+/// ready has an alert of its own.
+fn find_old_inventories() -> String {
+    let known = controller::INVENTORY_KNOWN.series_name();
+    format!(
+        "(time() - max by (cluster) ({}) > 300 or max by (cluster) ({known}) < max by (cluster) (max_over_time({known}[1d]))) \
+         unless on (cluster) {} == 0",
+        inventory::SEEN.series_name(),
+        controller::CLUSTER_READY.series_name()
+    )
 }
 
 pub(super) fn list_alerts() -> Vec<Alert> {
@@ -27,11 +72,22 @@ pub(super) fn list_alerts() -> Vec<Alert> {
         alert(
             "CalderaNoLeader",
             "critical",
-            format!("(max by (lease) ({}) < 1) or absent({0}{{lease=\"caldera-controller\"}})", LEADER.series_name()),
+            find_missing_leaders(),
             "2m",
             "No replica holds {{ $labels.lease }}: nothing is released or placed",
             "`caldera doctor` tells who holds the Leases. Look at the logs of the replicas: are they up, do they reach the \
-             Karmada API, do their clocks agree?",
+             Karmada API, do their clocks agree? Of the scheduler this is said where the controller runs without \
+             `--stock-scheduler`.",
+        ),
+        alert(
+            "CalderaNoWebhook",
+            "critical",
+            format!("absent({}{{component=\"webhook\"}}) {}", BUILD_INFO.series_name(), exclude_shadow_mode()),
+            "2m",
+            "No webhook is seen: while none answers, no write of our kinds is accepted",
+            "It fails closed: jobs and bindings can not be made or changed, in no namespace. Look at its pods and their logs. \
+             `caldera doctor` asks it as the Karmada API server does, and says if that reaches one all the same: then look \
+             at what Prometheus scrapes.",
         ),
         alert(
             "CalderaWritesFail",
@@ -123,6 +179,16 @@ pub(super) fn list_alerts() -> Vec<Alert> {
              failover, if that is on.",
         ),
         alert(
+            "CalderaInventoryOld",
+            "warning",
+            find_old_inventories(),
+            "5m",
+            "What is known of the nodes of {{ $labels.cluster }} is old: it gets jobs by Karmada's summary, or by its estimator",
+            "`kubectl get clusterinventories` tells when its collector last saw it and what is wrong, the collector's log the \
+             same. Without a collector the controller reads the member itself: does it still reach it? Page inventory.md \
+             has both ways.",
+        ),
+        alert(
             "CalderaClusterFragmented",
             "info",
             format!(
@@ -163,7 +229,7 @@ pub(super) fn render_alerts() -> String {
                 "annotations": {
                     "summary": alert.summary,
                     "description": alert.runbook,
-                    "runbook": format!("docs/metrics.md#{}", alert.name.to_lowercase()),
+                    "runbook_url": alert.runbook_url(),
                 },
             })
         })

@@ -1,8 +1,10 @@
 //! The dashboards for Grafana, one for each role: what it acts on, and no more.
 
 use caldera_controller::metrics as controller;
+use caldera_estimator::metrics as estimator;
 use caldera_global_scheduler::metrics as scheduler;
 use caldera_runtime::{
+    members::collector::metrics as inventory,
     metric::{DROPPED_SPANS, LEADER, Metric},
     write_metrics,
 };
@@ -58,6 +60,15 @@ fn list_panels() -> Vec<Panel> {
         format!("histogram_quantile({q}, sum by (le, {by}) (rate({}_bucket[$__rate_interval])))", metric.series_name())
     };
     let rate = |metric: &Metric, by: &str| format!("sum by ({by}) (rate({}[$__rate_interval]))", metric.series_name());
+    let error = |q: f64| {
+        let of = EXPECTED_START_ERROR.series_name();
+        let by = "le, queue, basis";
+        format!("histogram_quantile({q}, sum by ({by}) (rate({of}_bucket{{queue=~\"$queue\"}}[$__rate_interval])))")
+    };
+    let in_an_hour = |metric: &Metric| {
+        format!("sum by (queue, reason) (increase({}{{queue=~\"$queue\"}}[1h]))", metric.series_name())
+    };
+    let since = |metric: &Metric| format!("time() - {}", metric.series_name());
     let of_queue = |metric: &Metric| format!("{}{{queue=~\"$queue\", resource=~\"$resource\"}}", metric.series_name());
     let of_cluster = |metric: &Metric| format!("{}{{resource=~\"$resource\"}}", metric.series_name());
     let jobs =
@@ -87,9 +98,15 @@ fn list_panels() -> Vec<Panel> {
             &[Tenant, Admin],
             "Error of expected starts, half and 9 of 10",
             "s",
+            vec![(error(0.5), "{{queue}} {{basis}}, half"), (error(0.9), "{{queue}} {{basis}}, 9 of 10")],
+        ),
+        (
+            &[Tenant, Admin],
+            "Evicted and requeued in an hour",
+            "short",
             vec![
-                (quantile(0.5, &EXPECTED_START_ERROR, "basis"), "{{basis}}, half"),
-                (quantile(0.9, &EXPECTED_START_ERROR, "basis"), "{{basis}}, 9 of 10"),
+                (in_an_hour(&c::EVICTED), "{{queue}} evicted {{reason}}"),
+                (in_an_hour(&c::REQUEUED), "{{queue}} requeued {{reason}}"),
             ],
         ),
         (
@@ -147,6 +164,15 @@ fn list_panels() -> Vec<Panel> {
             )],
         ),
         (
+            &[Tenant, Admin],
+            "Idle for a queue's reservations, resource-seconds an hour",
+            "short",
+            vec![(
+                format!("3600 * avg_over_time({}[1h])", of_queue(&c::QUEUE_RESERVED_IDLE)),
+                "{{queue}} {{resource}}",
+            )],
+        ),
+        (
             &[Admin],
             "Gangs that begin to run a second, by clusters",
             "short",
@@ -156,7 +182,36 @@ fn list_panels() -> Vec<Panel> {
             &[Sre],
             "Since the last event of a watched kind",
             "s",
-            vec![(format!("time() - {}", c::LAST_EVENT.series_name()), "{{kind}}")],
+            vec![
+                (since(&c::LAST_EVENT), "controller {{kind}}"),
+                (since(&scheduler::LAST_EVENT), "scheduler {{kind}}"),
+                (since(&webhook::LAST_EVENT), "webhook {{kind}}"),
+            ],
+        ),
+        (
+            &[Sre],
+            "Age of inventories",
+            "s",
+            vec![
+                (since(&c::INVENTORY_SEEN), "{{cluster}} as read"),
+                (since(&inventory::SEEN), "{{cluster}} as written"),
+            ],
+        ),
+        (
+            &[Sre],
+            "Inventories: bytes written and failures a second",
+            "short",
+            vec![
+                (rate(&inventory::PUBLISHED_BYTES, "cluster"), "{{cluster}} bytes"),
+                (rate(&inventory::FAILURES, "cluster, kind"), "{{cluster}} {{kind}}"),
+            ],
+        ),
+        (&[Sre], "Estimators, 99 of 100", "s", vec![(quantile(0.99, &estimator::ANSWER, "method"), "{{method}}")]),
+        (
+            &[Sre],
+            "Questions that estimators refuse a second",
+            "short",
+            vec![(rate(&estimator::REFUSED, "method, status"), "{{method}} {{status}}")],
         ),
         (&[Sre], "Clusters that are ready", "short", vec![(c::CLUSTER_READY.series_name(), "{{cluster}}")]),
         (&[Sre], "Writes, 99 of 100", "s", vec![(quantile(0.99, &write_metrics::DURATION, "kind"), "{{kind}}")]),
@@ -195,7 +250,19 @@ fn list_panels() -> Vec<Panel> {
             "short",
             vec![(format!("sum by (verdict) (increase({}[1h]))", c::SHADOW_COMPARED.series_name()), "{{verdict}}")],
         ),
-        (&[Sre], "Writes that wait", "short", vec![(c::PENDING_WRITES.series_name(), "controller")]),
+        (
+            &[Sre],
+            "Writes that wait or are in flight, and may be in flight",
+            "short",
+            vec![
+                (c::PENDING_WRITES.series_name(), "controller"),
+                (c::WRITES_IN_FLIGHT.series_name(), "controller, in flight"),
+                (c::MOST_WRITES_IN_FLIGHT.series_name(), "controller, at most"),
+                (scheduler::PENDING_WRITES.series_name(), "scheduler"),
+                (scheduler::WRITES_IN_FLIGHT.series_name(), "scheduler, in flight"),
+                (scheduler::MOST_WRITES_IN_FLIGHT.series_name(), "scheduler, at most"),
+            ],
+        ),
         (
             &[Sre],
             "Spans dropped a second",

@@ -3,6 +3,7 @@
 //! Rule: an object speaks for jobs of its own namespace alone, whatever it says.
 
 use caldera_core::{
+    admission::Admission,
     gang::WorkloadRef,
     plan::Plan,
     queue::preemption::EvictionRecord,
@@ -118,6 +119,8 @@ impl WorkloadFacts {
 pub struct BindingFacts {
     pub(super) gate: Option<bool>,
     pub(super) admitted: bool,
+    /// When, where a limit of its run counts from there.
+    pub(super) admitted_at: Option<Timestamp>,
     pub(super) queued: bool,
     pub(super) priority: i64,
     pub(super) created: Option<Timestamp>,
@@ -134,6 +137,7 @@ impl BindingFacts {
         let facts = Self {
             gate: annotation_of(binding, GATE).map(|gate| gate == GATE_CLOSED),
             admitted: annotation_of(binding, ADMISSION).is_some(),
+            admitted_at: annotation_of(binding, ADMISSION).and_then(read_admission_time),
             queued: is_managed_by_caldera(binding),
             priority: binding.pointer("/spec/schedulePriority/priority").and_then(Value::as_i64).unwrap_or(0),
             created: read_time(binding, "/metadata/creationTimestamp"),
@@ -143,6 +147,12 @@ impl BindingFacts {
         };
         Some((key, facts))
     }
+}
+
+/// When the run of a record began: its release.
+fn read_admission_time(record: &str) -> Option<Timestamp> {
+    let run = Admission::parse(record).ok()?.run?;
+    Timestamp::from_second(run.from.as_seconds()).ok()
 }
 
 /// Clusters of a binding, each with its pods: those of the plan where there is one.

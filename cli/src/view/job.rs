@@ -78,6 +78,12 @@ impl<'a> JobView<'a> {
         self.job.binding.as_ref()?.created
     }
 
+    /// When it was last admitted, where its record tells; none if it is not admitted.
+    #[must_use]
+    pub fn admitted_at(&self) -> Option<Timestamp> {
+        self.job.binding.as_ref()?.admitted_at
+    }
+
     /// When the scheduler last placed it; none if it is not placed.
     #[must_use]
     pub fn placed_at(&self) -> Option<Timestamp> {

@@ -135,6 +135,11 @@ impl Seen {
         self.queues.get(DEFAULT_QUEUE)?.pause_reason()
     }
 
+    /// Names of the queues that there are.
+    pub fn queue_names(&self) -> impl Iterator<Item = &str> {
+        self.queues.keys().map(String::as_str)
+    }
+
     /// All queues, parents before their children.
     #[must_use]
     pub fn queues(&self) -> Vec<QueueLine> {

@@ -1,6 +1,9 @@
-//! A job's history as far as its objects tell: created, gated, last evicted, last placed, and how it stands now; the
-//! oldest first. What no object keeps (earlier evictions, earlier placements) is not in it. How jobs ended that are
-//! gone is told by `caldera history`.
+//! A job's history as far as its objects tell: created, gated, last evicted, last admitted, last placed, and how it
+//! stands now; the oldest first. What no object keeps (earlier evictions, earlier placements) is not in it. How jobs
+//! ended that are gone is told by `caldera history`.
+//!
+//! Rule: when a job was admitted is said by its PodGroup until it is placed, and then by its admission record where a
+//! limit of its run counts from there. Of other jobs only an event tells it, as long as there is one.
 
 use jiff::Timestamp;
 
@@ -17,7 +20,7 @@ pub struct Step {
     pub words: String,
 }
 
-/// Submitted, gated, evicted, placed, and where it stands now; the oldest first.
+/// Submitted, gated, evicted, admitted, placed, and where it stands now; the oldest first.
 #[must_use]
 pub fn list_steps(job: &JobView<'_>) -> Vec<Step> {
     let mut steps = Vec::new();
@@ -31,7 +34,10 @@ pub fn list_steps(job: &JobView<'_>) -> Vec<Step> {
         add(at, "Evicted", format!("{}: {}", eviction.reason, eviction.message));
     }
     let clusters: Vec<String> = job.clusters().iter().map(|(name, pods)| format!("{name}: {pods}")).collect();
-    add(job.placed_at(), "Placed", format!("admitted and placed on {}", clusters.join(", ")));
+    let admitted = job.admitted_at().filter(|_| job.state != State::Admitted);
+    add(admitted, "Admitted", format!("queue {} is charged for it", job.queue()));
+    let placed = if admitted.is_some() { "placed on" } else { "admitted and placed on" };
+    add(job.placed_at(), "Placed", format!("{placed} {}", clusters.join(", ")));
     let now = match job.state {
         State::Waiting | State::Held | State::Suspended => "Waits",
         State::Admitted => "Admitted",

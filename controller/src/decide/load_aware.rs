@@ -176,10 +176,17 @@ fn sum_asked(capacity: &FleetCapacity) -> BTreeMap<String, Resources> {
 }
 
 /// Clusters that are reserved for jobs that wait.
-pub(crate) fn list_reserved_clusters(objects: &Objects, jobs: &Jobs) -> BTreeSet<ClusterName> {
+fn list_reserved_clusters(objects: &Objects, jobs: &Jobs) -> BTreeSet<ClusterName> {
+    list_cluster_reservations(objects, jobs).flat_map(|(_, clusters)| clusters).collect()
+}
+
+/// Jobs that wait and have clusters reserved, each with these.
+pub(crate) fn list_cluster_reservations<'a>(
+    objects: &'a Objects,
+    jobs: &'a Jobs,
+) -> impl Iterator<Item = (&'a Binding, Vec<ClusterName>)> {
     let pending = list_bindings(objects, jobs).filter(|(_, state)| state.phase == JobPhase::Pending);
-    let reservations = pending.filter_map(|(binding, _)| jobs.engine.reservation_of(binding.id.as_str()));
-    reservations.flat_map(|reservation| reservation.clusters).collect()
+    pending.filter_map(move |(binding, _)| Some((binding, jobs.engine.reservation_of(binding.id.as_str())?.clusters)))
 }
 
 /// Where jobs would go that leave in one round, each beside those before it.

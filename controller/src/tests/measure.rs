@@ -1,5 +1,9 @@
 //! What is measured is the state, and what is shown is what is declared.
 
+use caldera_core::{
+    fleet::{Origin, Update},
+    inventory::Change,
+};
 use caldera_runtime::{
     metric::{encode, find_undeclared},
     serve::SharedRegistry,
@@ -63,6 +67,7 @@ fn queues_and_clusters_are_measured_as_they_are() {
             "caldera_cluster_capacity{cluster=\"m1\",resource=\"cpu\"} 100.0",
             "caldera_cluster_allocated{cluster=\"m1\",resource=\"cpu\"} 2.0",
             "caldera_cluster_ready{cluster=\"m1\"} 1.0",
+            "caldera_stock_scheduler{} 0.0",
             "caldera_queue_wait_seconds_count{queue=\"q\"} 1",
         ],
     );
@@ -81,7 +86,7 @@ fn queues_and_clusters_are_measured_as_they_are() {
     );
     world.patch("Job", "runs", &json!({"metadata": {"annotations": {"caldera.dev/suspended": "true"}}}));
     pass(&mut world, 6, &mut measures, &metrics);
-    shows(&registry, &["caldera_requeued_bindings_total{reason=\"Suspended\"} 1"]);
+    shows(&registry, &["caldera_requeued_bindings_total{queue=\"q\",reason=\"Suspended\"} 1"]);
 
     // What is gone leaves nothing behind.
     for name in ["runs", "waits", "never"] {
@@ -196,8 +201,49 @@ fn what_is_free_in_a_cluster_that_is_reserved_is_what_the_reservation_costs() {
         &[
             "caldera_cluster_reserved_idle{cluster=\"m1\",resource=\"cpu\"} 3.0",
             "caldera_cluster_reserved_idle{cluster=\"m2\",resource=\"cpu\"} 0.0",
+            "caldera_queue_reserved_idle{queue=\"q\",resource=\"cpu\"} 3.0",
         ],
     );
+}
+
+#[test]
+fn how_old_a_published_inventory_is_and_whether_a_members_nodes_are_known_is_shown() {
+    let (registry, mut world, mut measures) = (SharedRegistry::default(), World::new(2), Measures::default());
+    let metrics = Metrics::register_in(&registry);
+    let tell = |world: &mut World, update| world.controller.observe(Input::Member("m1".into(), update), world.now);
+    let (seen_at, late) = ("2026-01-01T00:00:00Z".to_owned(), None);
+    let lists = [Change::HyperNodes(Vec::new()), Change::Nodes(Vec::new()), Change::Pods(Vec::new())];
+    for update in lists.map(Update::Change).into_iter().chain([Update::Up]) {
+        tell(&mut world, update);
+    }
+    tell(&mut world, Update::From(Origin::Published { seen_at, late }));
+    pass(&mut world, 6, &mut measures, &metrics);
+    shows(
+        &registry,
+        &[
+            "caldera_cluster_inventory_known{cluster=\"m1\"} 1.0",
+            "caldera_cluster_inventory_timestamp_seconds{cluster=\"m1\"} 1767225600.0",
+        ],
+    );
+    tell(&mut world, Update::Down("too old".into()));
+    pass(&mut world, 6, &mut measures, &metrics);
+    shows(&registry, &["caldera_cluster_inventory_known{cluster=\"m1\"} 0.0"]);
+    assert!(!encode(&registry).unwrap().contains("caldera_cluster_inventory_timestamp_seconds{"));
+}
+
+/// What is left of it is a name that a tenant may have chosen.
+#[test]
+fn who_goes_back_to_a_line_of_a_queue_that_is_gone_is_counted_of_no_queue() {
+    let (registry, mut world, mut measures) = (SharedRegistry::default(), World::new(2), Measures::default());
+    let metrics = Metrics::register_in(&registry);
+    world.job("runs", "q", 2);
+    pass(&mut world, 1, &mut measures, &metrics);
+    world.place("runs-job", 2);
+    world.phase("runs", "Running");
+    world.delete("Queue", "q");
+    world.patch("Job", "runs", &json!({"metadata": {"annotations": {"caldera.dev/suspended": "true"}}}));
+    pass(&mut world, 6, &mut measures, &metrics);
+    shows(&registry, &["caldera_requeued_bindings_total{queue=\"\",reason=\"Suspended\"} 1"]);
 }
 
 #[test]
@@ -222,20 +268,22 @@ fn what_is_shown_is_what_is_declared() {
     let mut text = encode(&registry).unwrap();
     let start = metrics.start.get_or_create(&crate::metrics::START.build_labels(["q"])).clone();
     start.observe(1.0);
-    for (counters, metric) in [
-        (&metrics.evicted, crate::metrics::EVICTED),
-        (&metrics.requeued, crate::metrics::REQUEUED),
-        (&metrics.started_gangs, crate::metrics::STARTED_GANGS),
-    ] {
-        counters.get_or_create(&metric.build_labels(["Reclaimed"])).inc();
+    for (counters, metric) in
+        [(&metrics.evicted, crate::metrics::EVICTED), (&metrics.requeued, crate::metrics::REQUEUED)]
+    {
+        counters.get_or_create(&metric.build_labels(["q", "Reclaimed"])).inc();
     }
+    metrics.started_gangs.get_or_create(&crate::metrics::STARTED_GANGS.build_labels(["1"])).inc();
     text = encode(&registry).unwrap_or(text);
-    // Of clusters whose nodes are known, and shown by the writer.
+    // Of clusters whose nodes are known, or whose inventory is published, and shown by the writer.
     let elsewhere = [
         crate::metrics::CLUSTER_FRAGMENTATION,
         crate::metrics::CLUSTER_USED,
         crate::metrics::CLUSTER_USED_READ,
+        crate::metrics::INVENTORY_SEEN,
         crate::metrics::PENDING_WRITES,
+        crate::metrics::WRITES_IN_FLIGHT,
+        crate::metrics::MOST_WRITES_IN_FLIGHT,
     ];
     let declared: Vec<_> = ALL.into_iter().filter(|metric| !elsewhere.contains(metric)).collect();
     assert_eq!(find_undeclared(&text, &declared), [""; 0], "{text}");

@@ -32,6 +32,24 @@ pub(crate) enum HostEvent {
     Links(Box<Event<FederationTopology>>),
 }
 
+impl HostEvent {
+    /// The kind on the host that this is an event of.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Bindings(false, _) => "ResourceBinding",
+            Self::Bindings(true, _) => "ClusterResourceBinding",
+            Self::Workloads(kind, _) => kind.kind(),
+            Self::Clusters(_) => "Cluster",
+            Self::Policies(false, _) => "PropagationPolicy",
+            Self::Policies(true, _) => "ClusterPropagationPolicy",
+            Self::Scores(_) => "ClusterScore",
+            Self::DataSources(_) => "DataSource",
+            Self::DataClaims(_) => "DataSourceClaim",
+            Self::Links(_) => "FederationTopology",
+        }
+    }
+}
+
 /// Follows every kind on the host that placement depends on.
 pub(crate) fn watch_host(follower: &Follower<HostEvent>) {
     let all = watcher::Config::default;

@@ -165,6 +165,7 @@ impl Scheduler {
     }
 
     pub(crate) fn apply_host_event(&mut self, event: HostEvent) {
+        self.metrics.observe_event(event.kind(), self.clock.now());
         match event {
             HostEvent::Bindings(global, event) => {
                 let event = *event;

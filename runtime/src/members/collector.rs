@@ -6,6 +6,8 @@
 //! applied with a field manager of its own. A collector that can not reach its member says so once and sends no more
 //! heartbeats: what it has published grows old, and readers stop trusting it.
 
+pub mod metrics;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use caldera_core::{
@@ -32,10 +34,11 @@ use super::{MemberEvent, Members, connection::Route};
 use crate::{
     client::WriteCounts,
     clock::{SharedClock, format_micro_time, sleep_until},
-    serve::Ready,
+    serve::{Ready, SharedRegistry},
     watch::{Event, Follower, api_resource, declare_kinds},
     write::{self, Body, Failure, Write},
 };
+use metrics::CollectorMetrics;
 
 /// After so many heartbeats all parts are written again, in case somebody deleted one. A part that is as it was costs
 /// the host a request, but no write.
@@ -84,6 +87,8 @@ pub struct Config {
     pub ready: Ready,
     /// Counts writes to the member (there should be none).
     pub counts: WriteCounts,
+    /// Shows its metrics.
+    pub registry: SharedRegistry,
 }
 
 impl Config {
@@ -97,6 +102,7 @@ impl Config {
             clock: Arc::new(crate::clock::SystemClock),
             ready: Ready::default(),
             counts: WriteCounts::default(),
+            registry: SharedRegistry::default(),
         }
     }
 }
@@ -197,6 +203,7 @@ pub async fn run_collector(config: Config, host: Client, shutdown: CancellationT
 
 struct Collector {
     config: Config,
+    metrics: CollectorMetrics,
     host: Client,
     view: CollectedInventory,
     /// UID of the Cluster object; nothing is published for a cluster that is none.
@@ -226,6 +233,7 @@ impl Collector {
     fn new(config: Config, host: Client) -> Self {
         let now = Instant::now();
         Self {
+            metrics: CollectorMetrics::register(&config.cluster, &config.registry),
             config,
             host,
             view: CollectedInventory::default(),
@@ -294,6 +302,9 @@ impl Collector {
     fn set_fault(&mut self, fault: Option<String>) {
         // A fault is written at once when it begins or ends, and not each time that its text changes.
         self.heartbeat_due |= self.fault.is_some() != fault.is_some();
+        if self.fault.is_none() && fault.is_some() {
+            self.metrics.count_fault();
+        }
         self.fault = fault;
     }
 
@@ -315,6 +326,7 @@ impl Collector {
     async fn publish_inventory(&mut self) {
         let span = tracing::debug_span!("publish", cluster = self.config.cluster);
         if let Err(failure) = self.write_changes().instrument(span).await {
+            self.metrics.count_host_failure(&failure);
             tracing::warn!(cluster = self.config.cluster, %failure, "failed to publish the inventory; trying again");
             self.not_before = Instant::now() + self.config.pace.least;
         }
@@ -344,7 +356,9 @@ impl Collector {
         let mut bytes = 0;
         for part in parts.iter().filter(|part| self.rewrite_all || !self.parts.contains(part)) {
             let spec = json!({"cluster": self.config.cluster, "part": part});
-            bytes += self.apply_object(&format!("{}.{}", self.config.cluster, part.index), spec).await?;
+            let size = self.apply_object(&format!("{}.{}", self.config.cluster, part.index), spec).await?;
+            self.metrics.count_part(size);
+            bytes += size;
         }
         let count = part_count(&parts);
         self.stored_parts = Some(there.max(count));
@@ -388,6 +402,7 @@ impl Collector {
         };
         let spec = json!({"cluster": self.config.cluster, "heartbeat": heartbeat});
         self.apply_object(&self.config.cluster.clone(), spec).await?;
+        self.metrics.observe_heartbeat(seen, heartbeat.parts);
         self.heartbeat = Some(heartbeat);
         self.heartbeat_due = false;
         self.heartbeats = self.heartbeats.wrapping_add(1);

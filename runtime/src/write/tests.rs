@@ -86,11 +86,12 @@ async fn writes_of_one_object_keep_their_order_and_decisions_pass_the_reports_of
     let stop = CancellationToken::new();
     let (writer, mut outcomes) = Writer::start_writer(Client::new(service, "default"), stop.clone());
     let registry = SharedRegistry::default();
-    writer.register_gauge(&registry, "test");
-    let gauge = || {
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry.lock().unwrap()).unwrap();
-        text.lines().find_map(|line| line.strip_prefix("test_pending_writes ")).unwrap().to_owned()
+    let gauge_of = |name| Metric { name, kind: crate::metric::Kind::Gauge, labels: &[], help: "Of a test" };
+    writer.register_gauges(&registry, [&gauge_of("pending"), &gauge_of("in_flight"), &gauge_of("most")]);
+    let gauges = || {
+        let text = crate::metric::encode(&registry).unwrap();
+        let read = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
+        ["pending ", "in_flight ", "most "].map(read)
     };
     let set = |n: u32| json!([{"op": "add", "path": "/n", "value": n}]);
     // The window is full of others, so that all of these wait.
@@ -101,17 +102,18 @@ async fn writes_of_one_object_keep_their_order_and_decisions_pass_the_reports_of
     writer.queue_write(2, config_map("x", Body::JsonPatch(set(2))));
     writer.queue_write(3, config_map("x", Body::MergePatch(json!({"n": 3}))));
     writer.queue_write(4, config_map("x", Body::JsonPatch(set(4))));
-    assert_eq!(gauge(), (others + 50 + 4).to_string());
+    assert_eq!(gauges()[0], (others + 50 + 4).to_string());
     tokio::time::sleep(Duration::from_secs(1)).await;
     // The last of the reports goes first, as a decision waits behind it.
     let waiting = json!({
         "inFlight": others, "mostInFlight": others, "decisions": 1, "reports": 50, "heldBack": 3,
     });
     assert_eq!(writer.describe_queue(), waiting);
+    assert_eq!(gauges()[1..], [others.to_string(), others.to_string()]);
     for _ in 0..others + 50 + 4 {
         outcomes.recv().await.unwrap();
     }
-    assert_eq!(gauge(), "0");
+    assert_eq!(gauges()[..1], ["0"]);
     let sent: Vec<(String, Value)> = std::iter::from_fn(|| seen.try_recv().ok()).collect();
     let of_x: Vec<&Value> = sent.iter().filter(|(name, _)| name == "x").map(|(_, body)| body).collect();
     assert_eq!(of_x, [&json!({"n": 1}), &set(2), &json!({"n": 3}), &set(4)]);

@@ -30,6 +30,22 @@ pub enum HostEvent {
     ClusterPolicies(Event<(String, PolicySelection)>),
 }
 
+impl HostEvent {
+    /// The kind on the host that this is an event of.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Workloads(kind, _) => kind.kind(),
+            Self::Bindings(_) => "ResourceBinding",
+            Self::PriorityClasses(_) => "PriorityClass",
+            Self::Namespaces(_) => "Namespace",
+            Self::Queues(_) => "Queue",
+            Self::Policies(_) => "PropagationPolicy",
+            Self::ClusterPolicies(_) => "ClusterPropagationPolicy",
+        }
+    }
+}
+
 /// Policies in a page of a list. While one is read, it takes many times its text: a page of the largest about 100 MB.
 const POLICIES_IN_PAGE: u32 = 5;
 

@@ -109,6 +109,7 @@ pub fn fill_cache(cache: &SharedCache, client: &Client, ready: Ready, stop: &Can
         // What came meanwhile becomes one next cache.
         let mut came = Vec::new();
         while events.recv_many(&mut came, 1024).await > 0 {
+            cache.metrics.observe_events(&came, cache.clock.now());
             let is_complete = cache.update_cache(|cache| {
                 came.drain(..).for_each(|event| cache.apply_event(event));
                 cache.is_complete()

@@ -45,6 +45,8 @@ struct Servers {
     member_is_up: watch::Sender<bool>,
     /// Cores that the member's node says it uses, where the member serves that.
     cpu_used: Mutex<Option<&'static str>>,
+    /// What the collector measures.
+    registry: SharedRegistry,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -133,11 +135,13 @@ fn collector(there: Value) -> (Arc<Servers>, CancellationToken) {
     let began = Instant::now();
     let (pods, member_is_up) = (watch::channel(0).0, watch::channel(true).0);
     let (writes, cpu_used) = (Mutex::default(), Mutex::default());
-    let servers = Arc::new(Servers { began, writes, there, pods, member_is_up, cpu_used });
+    let registry = SharedRegistry::default();
+    let servers = Arc::new(Servers { began, writes, there, pods, member_is_up, cpu_used, registry });
     let client = |router: Router| Client::new(router, "default");
     let host = client(Router::new().fallback(host).with_state(Arc::clone(&servers)));
     let inside = client(Router::new().fallback(member).with_state(Arc::clone(&servers)));
-    let config = Config { member: Some(inside), clock: Arc::new(Wall(began)), ..Config::new("m1") };
+    let registry = Arc::clone(&servers.registry);
+    let config = Config { member: Some(inside), clock: Arc::new(Wall(began)), registry, ..Config::new("m1") };
     let stop = CancellationToken::new();
     tokio::spawn(run_collector(config, host, stop.clone()));
     (servers, stop)
@@ -215,6 +219,14 @@ async fn a_member_that_does_not_answer_is_said_once_and_its_clock_stands_still()
     tokio::time::sleep(Duration::from_secs(120)).await;
     let beats = servers.seconds("m1").len();
     let seen: Timestamp = servers.last("m1")["heartbeat"]["seenAt"].as_str().unwrap().parse().unwrap();
+    let text = crate::metric::encode(&servers.registry).unwrap();
+    for line in [
+        format!("caldera_inventory_seen_timestamp_seconds{{cluster=\"m1\"}} {}", seen.as_second()),
+        "caldera_inventory_failures_total{cluster=\"m1\",kind=\"member\"} 1".to_owned(),
+        "caldera_inventory_failures_total{cluster=\"m1\",kind=\"refused\"} 0".to_owned(),
+    ] {
+        assert!(text.lines().any(|it| it == line), "no {line}: {text}");
+    }
     assert!(seen <= "2026-01-01T00:00:20Z".parse().unwrap(), "{seen}");
     assert!(servers.last("m1")["heartbeat"]["fault"].as_str().unwrap().contains("does not answer"));
     tokio::time::sleep(Duration::from_secs(600)).await;
@@ -240,5 +252,19 @@ async fn one_that_starts_takes_away_parts_that_are_too_many_after_it_has_said_so
     let (applied, deleted) = (Method::PATCH, Method::DELETE);
     let want = [(&applied, "m1.0"), (&applied, "m1"), (&deleted, "m1.1"), (&deleted, "m1.2")];
     assert_eq!(writes.iter().map(|(method, name)| (method, name.as_str())).collect::<Vec<_>>(), want);
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_collector_shows_is_what_is_declared_and_counts_what_it_wrote() {
+    let (servers, stop) = collector(Value::Null);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let text = crate::metric::encode(&servers.registry).unwrap();
+    assert_eq!(crate::metric::find_undeclared(&text, &metrics::ALL), [""; 0], "{text}");
+    let series = "caldera_inventory_published_bytes_total{cluster=\"m1\"} ";
+    let bytes: usize = text.lines().find_map(|line| line.strip_prefix(series)).unwrap().parse().unwrap();
+    assert!(text.contains("caldera_inventory_parts{cluster=\"m1\"} 1\n"), "{text}");
+    assert!(text.contains("caldera_inventory_published_parts_total{cluster=\"m1\"} 1\n"), "{text}");
+    assert!(bytes > 100, "{text}");
     stop.cancel();
 }
