@@ -27,6 +27,7 @@ mod pod_specs;
 mod pod_template;
 mod policies;
 pub mod progress;
+mod sent_queue;
 mod spark_pod;
 pub mod submission;
 mod task_index;
@@ -57,6 +58,7 @@ pub use self::{
     pod_specs::edit_pod_specs,
     pod_template::leaves_model_open,
     policies::{read_max_retry, restarts_when_a_pod_fails},
+    sent_queue::{OTHER_POD_MAKERS, find_sent_queue},
     task_index::{INDEX_PLUGINS, find_shell},
     train_job::mark_pods,
     volcano_job::RANK_PLUGINS,
