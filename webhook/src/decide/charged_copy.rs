@@ -17,7 +17,7 @@ use caldera_core::{
 };
 use caldera_crds::{
     object::read_text_at,
-    workload::{WorkloadKind, priority_class_of, queue_of, read_gang},
+    workload::{WorkloadKind, priority_class_of, queue_of, read_gang_of_copy},
 };
 use serde_json::Value;
 
@@ -38,7 +38,7 @@ pub fn check_copy_against_record(
         let [own, class] = [own, class].map(shorten_text);
         return Err(format!("its pods name priority class {own:?}, and its workload names {class:?}"));
     }
-    let gang = read_gang(copy).map_err(|error| format!("what it asks for can not be read: {error}"))?;
+    let gang = read_gang_of_copy(copy).map_err(|error| format!("what it asks for can not be read: {error}"))?;
     let host_class = |name: &str| name.is_empty() || name == own;
     if let Some(task) = gang.tasks.iter().find(|task| class.is_some() && !host_class(&task.priority_class)) {
         let [of_task, own] = [&task.priority_class, own].map(shorten_text);
