@@ -151,7 +151,9 @@ fn every_protected_field_is_refused_by_both_and_the_same() {
             new["spec"][name] = match name {
                 "replicas" => json!(7),
                 "schedulerName" => json!("default-scheduler"),
-                "placement" | "replicaRequirements" => json!({"a": "b"}),
+                "conflictResolution" => json!("Overwrite"),
+                "rescheduleTriggeredAt" => json!("2026-01-01T00:00:00Z"),
+                "placement" | "replicaRequirements" | "failover" => json!({"a": "b"}),
                 "resource" => json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "other"}),
                 _ => json!([{"name": "nowhere", "replicas": 2_147_483_647}]),
             };
