@@ -44,7 +44,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 pub use self::shared_cache::{SharedCache, fill_cache};
-use self::{first_look::REVIEW_TIMEOUT, live_read::read_live};
+use self::{first_look::REVIEW_TIMEOUT, live_read::read_live, review_pool::LargeReviews};
 use crate::{
     decide::{
         binding_gate::GatedBinding,
@@ -64,6 +64,8 @@ struct InspectedRequest {
     body: Arc<HeldBody>,
     uid: String,
     namespace: String,
+    /// Behind which it waits if it is large.
+    line: LargeReviews,
     /// Bytes that its values will take.
     cost: usize,
     /// When it must be decided at last.
