@@ -10,7 +10,8 @@
 //!
 //! What is charged must end with its charge: a copy that was charged is deleted with its Work, whatever
 //! `preserveResourcesOnDeletion` of its policy says, and has the replicas that were charged, whatever its label
-//! `retain-replicas` says (Karmada `pkg/controllers/execution/execution_controller.go`, `pkg/util/constants.go`).
+//! `retain-replicas` says (Karmada `pkg/controllers/execution/execution_controller.go`, `pkg/util/constants.go`). Its
+//! pods end soon after ([`grace_period`](super::grace_period)).
 //!
 //! What would make queued jobs there goes to no member ([`member_job_maker`](super::member_job_maker)), nor does
 //! anything else under a name of ours that has no record ([`unadmitted_copy`](super::unadmitted_copy)).
@@ -38,6 +39,7 @@ use serde_json::{Value, json};
 
 use super::{
     charged_copy::check_copy_against_record,
+    grace_period::limit_grace_periods,
     job_copy::{is_volcano_job, make_copy},
     member_job_maker::find_refused_job_maker,
     node_affinity::{keep_copy_to_card, restrict_copy},
@@ -181,7 +183,11 @@ fn build_copies_patch(
                     .ok_or_else(|| format!("its pods can not be kept on the {card} that it was admitted to"))?;
             }
             check_copy_against_record(copy, record, *replicas, class)?;
-            check_classes_of_copy(copy, find_copy(copy, old), record, snapshot)?;
+            let before = find_copy(copy, old);
+            check_classes_of_copy(copy, before, record, snapshot)?;
+            if let Some(most) = snapshot.cache.longest_grace_period {
+                limit_grace_periods(copy, before, most);
+            }
             mark_pods(copy);
             restrict_copy(copy, &record.nodes)
                 .ok_or("its pods can not be kept on the nodes that it was admitted to")?;

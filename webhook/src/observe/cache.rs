@@ -252,6 +252,8 @@ pub struct Cache {
     pub trusted: Arc<TrustedWriters>,
     /// Who chooses clusters.
     pub placer: Placer,
+    /// Seconds that pods may take to end; `None` for any.
+    pub longest_grace_period: Option<u64>,
     /// Kinds that were listed at least once.
     pub listed: BTreeSet<&'static str>,
     /// Fingerprints of plans that went through admission and are not in `bindings` yet.
