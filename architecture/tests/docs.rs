@@ -114,6 +114,30 @@ fn source_files_that_are_named_exist() {
     });
 }
 
+/// Names of tests are sentences, which nothing else on the page is.
+#[test]
+fn each_test_that_the_page_on_security_names_is_there() {
+    let page = fs::read_to_string(find_root().join("docs/security.md")).unwrap();
+    let functions: BTreeSet<String> = list_files("rs")
+        .iter()
+        .filter_map(|path| fs::read_to_string(path).ok())
+        .flat_map(|text| list_functions(&text).map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    let is_sentence = |span: &&str| {
+        let is_letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        span.chars().all(is_letter) && span.matches('_').count() >= 3
+    };
+    let named: Vec<&str> = page.split('`').skip(1).step_by(2).filter(is_sentence).collect();
+    assert!(named.len() > 100, "{}", named.len());
+    let missing: Vec<&&str> = named.iter().filter(|name| !functions.contains(**name)).collect();
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+fn list_functions(text: &str) -> impl Iterator<Item = &str> {
+    let name = |line: &'_ str| -> Option<usize> { line.find("fn ").map(|at| at + 3) };
+    text.lines().filter_map(move |line| line[name(line)?..].split(['(', '<']).next())
+}
+
 #[test]
 fn lines_have_at_most_120_characters() {
     check_pages(|_, line| {

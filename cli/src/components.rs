@@ -387,6 +387,7 @@ pub(crate) async fn serve_webhook(
         limits: build_webhook_limits(args),
         trusted: args.trusted.to_writers(),
         placer: choose_placer(placer, process),
+        longest_grace_period: args.longest_grace_period,
         ready,
         registry,
         ..caldera_webhook::Config::new(listener, served)

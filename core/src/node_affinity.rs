@@ -27,6 +27,14 @@ impl NodeClaim {
             && taints.iter().filter(|taint| taint.forbids()).all(|taint| taint.tolerated_by(&self.tolerations))
     }
 
+    /// How much it says of nodes: what one node may have to be asked.
+    #[must_use]
+    pub fn count_rules(&self) -> usize {
+        let terms = self.affinity.iter().chain(self.preferred.iter().map(|preferred| &preferred.term));
+        let terms = terms.map(|term| 1 + term.labels.len() + term.fields.len() + term.count_values()).sum::<usize>();
+        self.selector.len() + terms + self.tolerations.len() + self.cards.len()
+    }
+
     /// The weights of all preferred terms that a node does not match.
     pub(crate) fn sum_unmet_weights<'l>(&self, name: &str, label: impl Fn(&str) -> Option<&'l str>) -> u32 {
         let unmet = self.preferred.iter().filter(|preferred| !preferred.term.matches(name, &label));

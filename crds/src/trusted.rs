@@ -131,15 +131,20 @@ pub const REFUSED_TO_OTHERS: &str = "is written by Caldera and Karmada alone";
 /// Annotations of a binding that say what is admitted and placed.
 pub const BINDING_ANNOTATIONS: [&str; 6] = [GATE, ADMISSION, EPOCH, PLAN, PRIORITY, EVICTION];
 /// Fields of a binding's spec that decide what runs where. Karmada sends a workload to the clusters in `clusters` and
-/// in `requiredBy`, and keeps it where `gracefulEvictionTasks` says.
-pub const BINDING_SPEC: [&str; 9] = [
+/// in `requiredBy`, and keeps it where `gracefulEvictionTasks` says; `failover` has it leave copies behind that nobody
+/// is charged for (`purgeMode: Never`), `conflictResolution` take a member's own object, `rescheduleTriggeredAt` place
+/// anew.
+pub const BINDING_SPEC: [&str; 12] = [
     "clusters",
     "components",
+    "conflictResolution",
+    "failover",
     "gracefulEvictionTasks",
     "placement",
     "replicaRequirements",
     "replicas",
     "requiredBy",
+    "rescheduleTriggeredAt",
     "resource",
     "schedulerName",
 ];

@@ -27,6 +27,7 @@ mod pod_specs;
 mod pod_template;
 mod policies;
 pub mod progress;
+mod sent_queue;
 mod spark_pod;
 pub mod submission;
 mod task_index;
@@ -57,6 +58,7 @@ pub use self::{
     pod_specs::edit_pod_specs,
     pod_template::leaves_model_open,
     policies::{read_max_retry, restarts_when_a_pod_fails},
+    sent_queue::{OTHER_POD_MAKERS, find_sent_queue},
     task_index::{INDEX_PLUGINS, find_shell},
     train_job::mark_pods,
     volcano_job::RANK_PLUGINS,
@@ -103,6 +105,13 @@ pub fn reference_of(object: &Value) -> Option<WorkloadRef> {
 
 /// Reads a workload as a gang: its tasks, their requests and how many pods must start together.
 pub fn read_gang(object: &Value) -> Result<Gang, GangError> {
+    let gang = read_gang_of_copy(object)?;
+    check_node_rules(&gang)?;
+    Ok(gang)
+}
+
+/// The same of a member's copy, whose pods may be kept to more nodes by name than a user may list.
+pub fn read_gang_of_copy(object: &Value) -> Result<Gang, GangError> {
     // The paths of all fields take longer than all else: they are made once there is an error that names one.
     let gang = gang_of(&Field::unnamed(object)).or_else(|_| gang_of(&Field::root(object)))?;
     check_resource_count(&gang)?;
@@ -121,6 +130,25 @@ fn check_resource_count(gang: &Gang) -> Result<(), GangError> {
         return Ok(());
     }
     let why = format!("its pods ask for {} resources and card models, and {MOST_RESOURCES} are the most", names.len());
+    Err(GangError::Field { field: "spec".to_owned(), why })
+}
+
+/// What a workload's pods may say of nodes, and as much more for each of its tasks: labels of a selector, expressions
+/// and values of an affinity, tolerations and card models. A limit of ours, for each is asked of each node, again and
+/// again while it waits.
+const MOST_NODE_RULES: usize = 1_024;
+const MOST_NODE_RULES_OF_TASK: usize = 16;
+
+fn check_node_rules(gang: &Gang) -> Result<(), GangError> {
+    let rules = gang.tasks.iter().map(|task| task.node.count_rules()).sum::<usize>();
+    let most = MOST_NODE_RULES.saturating_add(MOST_NODE_RULES_OF_TASK.saturating_mul(gang.tasks.len()));
+    if rules <= most {
+        return Ok(());
+    }
+    let why = format!(
+        "its pods say {rules} things of nodes, in selectors, affinities with their values, and tolerations, and {most} \
+         are the most"
+    );
     Err(GangError::Field { field: "spec".to_owned(), why })
 }
 

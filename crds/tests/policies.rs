@@ -3,13 +3,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::LazyLock};
 
 use caldera_crds::{
     action::build_action_policy,
     queue_access::{build_command_policy, build_hyper_job_policy, build_queue_access_policies},
-    trusted::{BINDING_ANNOTATIONS, BINDING_SPEC, TrustedWriters, build_admission_policies, find_protected_change},
-    workload::{names_queue, queue_of},
+    trusted::{
+        BINDING_ANNOTATIONS, BINDING_SPEC, TrustedWriters, build_admission_policies, carries_workload,
+        find_protected_change,
+    },
+    workload::{declared::declare_kind, kind_declaration::KindDeclarationSpec, names_queue, queue_of},
 };
 use kube_cel::{
     KubeCelExt,
@@ -63,7 +66,9 @@ fn refusals(policy: &Value, write: &Write<'_>) -> Vec<String> {
     refused.map(|rule| text(&rule, "message")).collect()
 }
 
+/// The policies as they are printed where a kind is told by data.
 fn policies() -> [Value; 3] {
+    LazyLock::force(&DECLARED);
     let all = build_admission_policies(&TrustedWriters::default());
     let of = |kind: &str| all.iter().filter(|object| object["kind"] == kind).cloned().collect::<Vec<_>>();
     assert_eq!(of("ValidatingAdmissionPolicyBinding").len(), 3);
@@ -146,7 +151,9 @@ fn every_protected_field_is_refused_by_both_and_the_same() {
             new["spec"][name] = match name {
                 "replicas" => json!(7),
                 "schedulerName" => json!("default-scheduler"),
-                "placement" | "replicaRequirements" => json!({"a": "b"}),
+                "conflictResolution" => json!("Overwrite"),
+                "rescheduleTriggeredAt" => json!("2026-01-01T00:00:00Z"),
+                "placement" | "replicaRequirements" | "failover" => json!({"a": "b"}),
                 "resource" => json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "other"}),
                 _ => json!([{"name": "nowhere", "replicas": 2_147_483_647}]),
             };
@@ -222,6 +229,64 @@ fn a_work_that_carries_a_workload_is_karmadas_alone() {
         assert!(of(TENANT, Some(&one), &labelled) && !of(TENANT, Some(&one), &one));
     }
     assert!(!of(TENANT, None, &work("example.com/v1", 1)), "what is no workload is not ours");
+}
+
+/// Told before any policy is built in this process, as `caldera upgrade` prints them.
+static DECLARED: LazyLock<()> = LazyLock::new(|| {
+    let told: KindDeclarationSpec = serde_json::from_value(json!({
+        "group": "training.example.com", "version": "v1", "kind": "TrainRun", "plural": "trainruns",
+        "podSets": [{"path": "spec.workers", "form": "List", "nameField": "name", "template": "template"}],
+        "queue": "spec.queue", "status": {"runningPods": "status.ready"}, "pods": {"jobLabel": "training.example.com/job"},
+    }))
+    .unwrap();
+    declare_kind(&told).unwrap();
+});
+
+/// Bindings, Works and statuses, each in two versions of the kind.
+#[test]
+fn a_kind_told_by_data_is_protected_like_any_once_the_policies_are_printed_anew() {
+    for version in ["training.example.com/v1", "training.example.com/v2alpha1", "ray.io/v1alpha1", "apps/v1beta2"] {
+        let kind = match version.split('/').next().unwrap() {
+            "training.example.com" => "TrainRun",
+            "apps" => "Deployment",
+            _ => "RayJob",
+        };
+        let resource = json!({"apiVersion": version, "kind": kind, "name": "x", "namespace": "team"});
+        let mut old = binding(&json!({}), json!({"resource": resource}));
+        old["metadata"]["name"] = format!("x-{}", kind.to_lowercase()).into();
+        let mut placed = old.clone();
+        placed["spec"]["clusters"] = json!([{"name": "m1", "replicas": 10}]);
+        assert_eq!(tenant_writes(Some(&old), &placed).len(), 1, "{version}");
+        assert_eq!(tenant_writes(None, &placed).len(), 1, "{version}");
+        let mut second = old.clone();
+        second["metadata"]["name"] = "second".into();
+        assert_eq!(tenant_writes(None, &second).len(), 1, "{version}");
+        assert!(tenant_writes(None, &old).is_empty(), "{version}");
+        let [_, _, works] = policies();
+        let mut sent = work(version, 1);
+        sent["spec"]["workload"]["manifests"][0]["kind"] = kind.into();
+        let refused = |status: bool, user: &str| {
+            !refusals(&works, &Write { user, status, old: status.then_some(&sent), new: &sent }).is_empty()
+        };
+        assert!(refused(false, TENANT) && refused(true, TENANT), "{version}");
+        assert!(!refused(false, KARMADA) && !refused(true, KARMADA), "{version}");
+    }
+}
+
+/// Between the declaration and the upgrade the webhook alone knows the kind.
+#[test]
+fn policies_that_were_printed_before_a_kind_was_told_do_not_know_it() {
+    let [_, _, works] = policies();
+    let condition = works["spec"]["matchConditions"][1]["expression"].as_str().unwrap();
+    assert!(condition.contains("['training.example.com/', 'TrainRun']"), "{condition}");
+    let before = condition.replace(", ['training.example.com/', 'TrainRun']", "");
+    let mut works = works.clone();
+    works["spec"]["matchConditions"][1]["expression"] = before.into();
+    let mut sent = work("training.example.com/v1", 1);
+    sent["spec"]["workload"]["manifests"][0]["kind"] = "TrainRun".into();
+    let write = Write { user: TENANT, status: false, old: None, new: &sent };
+    assert!(refusals(&works, &write).is_empty());
+    assert!(carries_workload(&sent), "the webhook refuses it");
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub enum Kind {
     Work,
     /// policy.karmada.io PropagationPolicy.
     Policy,
+    /// policy.karmada.io OverridePolicy.
+    OverridePolicy,
     /// cluster.karmada.io Cluster.
     Cluster,
     /// apps Deployment.
@@ -88,6 +90,7 @@ impl Kind {
             Self::Binding => api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
             Self::Work => api_resource("work.karmada.io", "v1alpha1", "Work", "works"),
             Self::Policy => api_resource("policy.karmada.io", "v1alpha1", "PropagationPolicy", "propagationpolicies"),
+            Self::OverridePolicy => api_resource("policy.karmada.io", "v1alpha1", "OverridePolicy", "overridepolicies"),
             Self::Cluster => api_resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters"),
             Self::Deployment => api_resource("apps", "v1", "Deployment", "deployments"),
             Self::BatchJob => api_resource("batch", "v1", "Job", "jobs"),

@@ -16,5 +16,5 @@ mod run;
 pub mod write;
 
 pub use observe::cache::Placer;
-pub use run::{Config, Error, LARGEST_OBJECT, Limits, SharedCache, fill_cache, router, run};
+pub use run::{Config, Error, LARGEST_OBJECT, LONGEST_GRACE_PERIOD, Limits, SharedCache, fill_cache, router, run};
 pub use write::configurations::{Endpoint, build_configurations, build_configurations_for};

@@ -44,7 +44,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 pub use self::shared_cache::{SharedCache, fill_cache};
-use self::{first_look::REVIEW_TIMEOUT, live_read::read_live};
+use self::{first_look::REVIEW_TIMEOUT, live_read::read_live, review_pool::LargeReviews};
 use crate::{
     decide::{
         binding_gate::GatedBinding,
@@ -64,6 +64,8 @@ struct InspectedRequest {
     body: Arc<HeldBody>,
     uid: String,
     namespace: String,
+    /// Behind which it waits if it is large.
+    line: LargeReviews,
     /// Bytes that its values will take.
     cost: usize,
     /// When it must be decided at last.
@@ -76,6 +78,9 @@ struct InspectedRequest {
 pub const LARGEST_OBJECT: usize = 3 << 20;
 /// What an AdmissionReview has around its objects.
 const ENVELOPE: usize = 64 << 10;
+
+/// Seconds that pods may take to end where nothing else is said: far more than a checkpoint takes.
+pub const LONGEST_GRACE_PERIOD: u64 = 3_600;
 
 /// What is kept of requests at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,6 +122,8 @@ pub struct Config {
     pub trusted: TrustedWriters,
     /// Who chooses clusters for what is admitted.
     pub placer: Placer,
+    /// Seconds that the pods of a copy may take to end.
+    pub longest_grace_period: u64,
     /// Set once the cache is complete.
     pub ready: Ready,
     /// Where metrics are registered.
@@ -129,7 +136,8 @@ impl Config {
     pub fn new(listener: TcpListener, served: ServedTls) -> Self {
         let (ready, registry) = (Ready::default(), SharedRegistry::default());
         let (limits, trusted) = (Limits::default(), TrustedWriters::default());
-        Self { listener, served, limits, trusted, placer: Placer::default(), ready, registry }
+        let (placer, longest_grace_period) = (Placer::default(), LONGEST_GRACE_PERIOD);
+        Self { listener, served, limits, trusted, placer, longest_grace_period, ready, registry }
     }
 }
 
@@ -150,6 +158,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     cache.update_cache(|cache| {
         cache.trusted = Arc::new(config.trusted);
         cache.placer = config.placer;
+        cache.longest_grace_period = Some(config.longest_grace_period);
     });
     let watches = shutdown.child_token();
     let _stop_watches = watches.clone().drop_guard();

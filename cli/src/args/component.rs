@@ -358,6 +358,11 @@ pub struct ServingArgs {
     /// Connections at once. One more closes the one that is idle longest, once that is three seconds.
     #[arg(long, default_value_t = 512, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub connections: u32,
+    /// Seconds that pods of a queued workload may take to end (terminationGracePeriodSeconds): they are charged to
+    /// nobody then. New copies that say more go to members with this; what a member has already keeps what it has.
+    #[arg(long, default_value_t = caldera_webhook::LONGEST_GRACE_PERIOD, value_name = "SECONDS",
+          value_parser = clap::value_parser!(u64).range(30..))]
+    pub longest_grace_period: u64,
     #[command(flatten)]
     pub trusted: TrustedArgs,
 }

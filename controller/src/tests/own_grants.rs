@@ -135,6 +135,22 @@ fn a_status_that_says_the_end_of_what_is_nowhere_frees_nothing() {
     assert_eq!(world.used("q"), "2");
 }
 
+/// Its own status, which Karmada makes of its Works, has to say so too.
+#[test]
+fn a_status_of_a_binding_that_says_the_end_of_a_placed_job_frees_nothing_alone() {
+    let mut world = world();
+    world.job("a", "q", 2);
+    world.settle();
+    world.place("a-job", 2);
+    let items = json!([{"clusterName": "m1", "status": {"state": {"phase": "Completed"}}}]);
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": items}}));
+    world.job("b", "q", 2);
+    assert!(world.pass(3).is_empty());
+    assert_eq!(world.used("q"), "2");
+    world.phase("a", "Completed");
+    assert_eq!(world.used("q"), "0");
+}
+
 /// Found by the simulation: a second copy began when the first had completed, and others had its quota.
 #[test]
 fn the_end_is_not_believed_before_a_cluster_that_was_added_has_told_a_status() {

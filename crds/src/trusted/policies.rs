@@ -1,6 +1,7 @@
 //! The three ValidatingAdmissionPolicies that hold [`super::find_protected_change`] while the webhook is away, each
 //! with its binding: of bindings that Caldera has in hand (annotations, spec, status, end of the suspension), of the
 //! bindings of all workloads (namespace, name, id, finalizer, clusters), and of Works that carry a workload (anything).
+//! A workload is one in whichever version of its kind.
 //! Status is protected here alone: the webhook is not asked about it. Trusted writers are exempt by match condition.
 
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use crate::{
         caldera::{ADMISSION, GATE, GATE_CLOSED, SCHEDULER_NAME},
         karmada::{BINDING_FINALIZER, BINDING_ID},
     },
-    workload::WorkloadKind,
+    workload::{WorkloadKind, kind_names::match_kinds_in_cel},
 };
 
 /// The policies, with their bindings, that hold the same without the webhook, and for the statuses.
@@ -48,13 +49,11 @@ pub fn build_admission_policies(trusted: &TrustedWriters) -> Vec<Value> {
     let variable = |name: &str, expression: String| json!({"name": name, "expression": expression});
     let annotations =
         |of: &str| format!("{of} != null && has({of}.metadata.annotations) ? {of}.metadata.annotations : {{}}");
-    let volcano = WorkloadKind::VolcanoJob;
     let is_managed_by_caldera = |of: &str| {
         format!(
-            "({of} != null && ({of}.spec.resource.apiVersion == '{}' && {of}.spec.resource.kind == '{}' || \
-             has({of}.metadata.annotations) && ['{GATE}', '{ADMISSION}'].exists(a, a in {of}.metadata.annotations)))",
-            volcano.api_version(),
-            volcano.kind()
+            "({of} != null && ({} || has({of}.metadata.annotations) && ['{GATE}', '{ADMISSION}'].exists(a, a in \
+             {of}.metadata.annotations)))",
+            match_kinds_in_cel([WorkloadKind::VolcanoJob], &format!("{of}.spec.resource"))
         )
     };
     let unsuspended = "!(has(object.spec.suspension) && has(object.spec.suspension.scheduling) && \
@@ -114,11 +113,8 @@ pub fn build_admission_policies(trusted: &TrustedWriters) -> Vec<Value> {
         rules.into(),
     );
     let is_of_queueable_workload = |of: &str| {
-        let kinds = WorkloadKind::list_all().map(|kind| {
-            let (version, kind) = (kind.api_version(), kind.kind());
-            format!("{of}.spec.resource.apiVersion == '{version}' && {of}.spec.resource.kind == '{kind}'")
-        });
-        format!("({of} != null && ({}))", kinds.collect::<Vec<_>>().join(" || "))
+        let of_kinds = match_kinds_in_cel(WorkloadKind::list_all(), &format!("{of}.spec.resource"));
+        format!("({of} != null && {of_kinds})")
     };
     let same_id = format!(
         "variables.id == '' || has(object.metadata.labels) && '{BINDING_ID}' in object.metadata.labels && \
@@ -169,13 +165,11 @@ pub fn build_admission_policies(trusted: &TrustedWriters) -> Vec<Value> {
         )]),
         kept.into(),
     );
-    let kinds: Vec<String> =
-        WorkloadKind::list_all().map(|kind| format!("['{}', '{}']", kind.api_version(), kind.kind())).collect();
+    let of_kinds = match_kinds_in_cel(WorkloadKind::list_all(), "m");
     let carries = |of: &str| {
         format!(
             "({of} != null && has({of}.spec.workload) && has({of}.spec.workload.manifests) && \
-             {of}.spec.workload.manifests.exists(m, [{}].exists(k, k[0] == m.apiVersion && k[1] == m.kind)))",
-            kinds.join(", ")
+             {of}.spec.workload.manifests.exists(m, {of_kinds}))"
         )
     };
     let kept = |field: &str| {

@@ -227,12 +227,6 @@ impl WorkloadKind {
         Self::list_all().filter(move |known| known.group() == group && known.kind() == kind)
     }
 
-    /// The same for the one version that the webhook judges.
-    #[must_use]
-    pub fn parse_exact_version(api_version: &str, kind: &str) -> Option<Self> {
-        Self::parse(api_version, kind).filter(|known| known.api_version() == api_version)
-    }
-
     /// The kind that people mean by a word, such as `vcjob` or `deploy`.
     #[must_use]
     pub fn parse_alias(word: &str) -> Option<Self> {
@@ -384,14 +378,11 @@ mod tests {
 
     #[test]
     fn kinds_are_told_apart_by_group() {
-        assert_eq!(WorkloadKind::parse_exact_version("batch/v1", "Job"), Some(WorkloadKind::BatchJob));
-        assert_eq!(
-            WorkloadKind::parse_exact_version("batch.volcano.sh/v1alpha1", "Job"),
-            Some(WorkloadKind::VolcanoJob)
-        );
-        assert_eq!(WorkloadKind::parse_exact_version("v1", "ConfigMap"), None);
+        assert_eq!(WorkloadKind::parse("batch/v1", "Job"), Some(WorkloadKind::BatchJob));
+        assert_eq!(WorkloadKind::parse("batch.volcano.sh/v1alpha1", "Job"), Some(WorkloadKind::VolcanoJob));
+        assert_eq!(WorkloadKind::parse("v1", "ConfigMap"), None);
         for kind in WorkloadKind::ALL {
-            assert_eq!(WorkloadKind::parse_exact_version(&kind.api_version(), kind.kind()), Some(kind));
+            assert_eq!(WorkloadKind::parse(&kind.api_version(), kind.kind()), Some(kind));
             assert!(kind.aliases().iter().all(|word| WorkloadKind::parse_alias(word) == Some(kind)));
         }
     }
@@ -409,9 +400,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_webhook_asks_for_the_version() {
+    fn nobody_asks_for_the_version() {
         assert_eq!(WorkloadKind::parse("apps/v2", "Deployment"), Some(WorkloadKind::Deployment));
-        assert_eq!(WorkloadKind::parse_exact_version("apps/v2", "Deployment"), None);
+        assert_eq!(WorkloadKind::parse("apps.example.com/v1", "Deployment"), None);
     }
 
     #[test]

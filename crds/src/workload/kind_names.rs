@@ -1,5 +1,7 @@
 //! How the API and its users name a kind, and which names are taken.
 
+use std::collections::BTreeSet;
+
 use super::WorkloadKind;
 
 /// Groups, and all below them, whose kinds are told in code or are no workloads.
@@ -19,6 +21,25 @@ pub(super) struct KindNames {
     pub(super) title: &'static str,
     /// What people type for it on a command line.
     pub(super) aliases: &'static [&'static str],
+}
+
+/// A CEL expression that is true where `of`, an object or a reference to one, is of one of these kinds in whichever
+/// version of its group, as [`WorkloadKind::parse`] tells it.
+#[must_use]
+pub fn match_kinds_in_cel(kinds: impl IntoIterator<Item = WorkloadKind>, of: &str) -> String {
+    let prefix = |kind: WorkloadKind| match kind.group() {
+        "" => String::new(),
+        group => format!("{group}/"),
+    };
+    let mut pairs: Vec<String> =
+        kinds.into_iter().map(|kind| format!("['{}', '{}']", prefix(kind), kind.kind())).collect();
+    let mut seen = BTreeSet::new();
+    pairs.retain(|pair| seen.insert(pair.clone()));
+    let pairs = pairs.join(", ");
+    format!(
+        "[{pairs}].exists(k, k[1] == {of}.kind && (k[0] == '' ? !{of}.apiVersion.contains('/') : \
+         {of}.apiVersion.startsWith(k[0])))"
+    )
 }
 
 /// Words by which people and names of bindings know these kinds: no other kind may have one.

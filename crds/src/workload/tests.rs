@@ -1,5 +1,6 @@
 #![allow(clippy::needless_pass_by_value)] // `json!` makes values
 
+mod node_rules;
 mod one_cluster;
 mod queueing;
 

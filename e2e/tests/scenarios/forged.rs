@@ -7,7 +7,7 @@ use anyhow::{Context, bail, ensure};
 use caldera_e2e::{
     PATIENCE,
     kinds::Kind,
-    manifest::{aggregated, job, task},
+    manifest::{aggregated, deployment, job, task},
     run,
     scenario::Scenario,
 };
@@ -124,6 +124,43 @@ fn a_record_that_is_forged_all_the_same_is_taken_away_and_its_queue_goes_on() {
         // The queue, and the fleet, go on.
         s.submit(Kind::Job, job("small", &queue, &[task("a", 1, "500m", "sleep 1")]), &aggregated()).await?;
         s.until_phase("small", "Completed").await?;
+        Ok(())
+    });
+}
+
+/// Its pods would hold a queue of others in the member, and nobody would be charged.
+#[test]
+fn an_override_brings_no_unqueued_workload_into_somebodys_queue() {
+    run("override", async |s| {
+        let victim = s.queue("victim", json!({"cpu": "1"})).await?;
+        let member = s.members().next().context("no member")?.to_owned();
+        let only = json!({"clusterAffinity": {"clusterNames": [member]}});
+        s.submit(Kind::Deployment, deployment("web", None, 1, "50m"), &only).await?;
+        s.until_in_member(&member, Kind::Deployment, "web", "is there", |_| true).await?;
+        let annotations = json!({"scheduling.volcano.sh/queue-name": victim});
+        let plaintext = json!([
+            {"path": "/spec/template/metadata/annotations", "operator": "add", "value": annotations},
+            {"path": "/spec/template/spec/schedulerName", "operator": "add", "value": "volcano"},
+        ]);
+        let steals = json!({
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "OverridePolicy", "metadata": {"name": "steals"},
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}],
+                "overrideRules": [{"overriders": {"plaintext": plaintext}}],
+            },
+        });
+        s.create(Kind::OverridePolicy, steals).await?;
+        s.until_told("web", "SyncWorkFailed").await?;
+        let events = s.list(Kind::Event).await?;
+        let said = events.iter().find(|event| event["reason"] == "SyncWorkFailed").map(|event| &event["message"]);
+        let words = format!("its pods would be in queue {victim} of the member, and no queue was charged");
+        ensure!(said.is_some_and(|said| said.to_string().contains(&words)), "{said:?}");
+        let copy = s.get_in_member(&member, Kind::Deployment, "web").await?.context("it is gone")?;
+        ensure!(!copy["spec"]["template"].to_string().contains(&victim), "{copy}");
+        // Without the name it goes on as any workload that nobody queues.
+        s.delete(Kind::OverridePolicy, "steals").await?;
+        s.patch(Kind::Deployment, "web", &json!({"spec": {"replicas": 2}})).await?;
+        s.until_in_member(&member, Kind::Deployment, "web", "has two", |web| web["spec"]["replicas"] == 2).await?;
         Ok(())
     });
 }

@@ -10,7 +10,7 @@ use caldera_core::{
     quantity::Quantity,
     resources::Resources,
 };
-use caldera_crds::workload::{POD_GROUPS, read_gang};
+use caldera_crds::workload::{POD_GROUPS, read_gang_of_copy};
 use serde_json::Value;
 
 use super::object::{Key, annotation, controller_uid, deleting, label, list, namespace, number, text, uid};
@@ -146,7 +146,7 @@ impl Claim {
         if let Some(annotations) = pod["metadata"]["annotations"].as_object_mut() {
             POD_GROUPS.iter().for_each(|name| drop(annotations.remove(*name)));
         }
-        match read_gang(&pod) {
+        match read_gang_of_copy(&pod) {
             Ok(gang) => gang
                 .tasks
                 .into_iter()

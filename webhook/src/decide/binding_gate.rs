@@ -1,11 +1,14 @@
 //! The gate of ResourceBindings: closed when a binding is created, kept ours on every update.
 //!
-//! Rule: nothing starts without an admission record. A binding in scope that is neither placed nor admitted is
-//! suspended by `/spec/suspension/scheduling` alone and marked with the gate annotation. A binding that arrives
-//! suspended is held by somebody else: it stays suspended, without our mark. Karmada's detector rewrites
-//! `schedulerName` and `schedulePriority` from the policy at every pass (`pkg/detector/detector.go`), so both are set
-//! again on every write; the former not where karmada-scheduler places what is admitted
-//! ([`stock_placement`](super::stock_placement)).
+//! Rule: nothing starts without an admission record, whichever version of its kind a binding names. A binding in scope
+//! that is neither placed nor admitted is suspended by `/spec/suspension/scheduling` alone and marked with the gate
+//! annotation. A binding that arrives suspended is held by somebody else: it stays suspended, without our mark.
+//! Karmada's detector rewrites `schedulerName` and `schedulePriority` from the policy at every pass
+//! (`pkg/detector/detector.go`), so both are set again on every write; the former not where karmada-scheduler places
+//! what is admitted ([`stock_placement`](super::stock_placement)).
+//!
+//! What is placed without a gate stays as it is placed: no record is made of it here. If it comes to name a queue, its
+//! copies are refused ([`unadmitted_copy`](super::unadmitted_copy)).
 
 use std::borrow::Cow;
 
@@ -124,8 +127,7 @@ pub fn gate_binding(request: &ReviewRequest<'_, GatedBinding<'_>>, snapshot: Sna
     let Some(binding) = &request.object else { return Verdict::UNCHANGED };
     let resource = &binding.spec.resource;
     // Bindings of dependencies have no placement: they follow their owner's.
-    let (Some(_), Some(kind)) =
-        (&binding.spec.placement, WorkloadKind::parse_exact_version(&resource.api_version, &resource.kind))
+    let (Some(_), Some(kind)) = (&binding.spec.placement, WorkloadKind::parse(&resource.api_version, &resource.kind))
     else {
         return Verdict::UNCHANGED;
     };
@@ -338,6 +340,27 @@ mod tests {
         cache.namespaces = Default::default();
         cache.workloads.insert(key, CachedWorkload { queue: Some("q".into()), ..CachedWorkload::default() });
         assert_eq!(after("CREATE", &binding(DEPLOYMENT), &cache)["spec"]["suspension"]["scheduling"], true);
+    }
+
+    /// Its owner makes the binding himself, in a version that nobody would have asked about.
+    #[test]
+    fn a_binding_of_another_version_of_its_kind_is_gated_like_any() {
+        let mut cache = Cache::default();
+        let opted_in = NamespaceFacts { opted_in: true, ..NamespaceFacts::default() };
+        assert_eq!(
+            after("CREATE", &binding(("batch.volcano.sh/v2", "Job")), &cache)["spec"]["schedulerName"],
+            "caldera"
+        );
+        cache.namespaces.insert("ns".into(), opted_in);
+        for (version, kind) in [("ray.io/v1alpha1", "RayJob"), ("ray.io/v1", "RayJob"), ("apps/v1beta2", "Deployment")]
+        {
+            let gated = after("CREATE", &binding((version, kind)), &cache);
+            assert_eq!(gated["metadata"]["annotations"]["caldera.dev/gate"], "closed", "{version} {kind}");
+        }
+        assert_eq!(
+            review("CREATE", &binding(("example.com/v1", "RayJob")), Snapshot::of_cache(&cache)),
+            Verdict::UNCHANGED
+        );
     }
 
     #[test]

@@ -6,12 +6,19 @@
 //! against the record as a whole: all pods that the record grants, at the requests of this copy, must fit in what was
 //! charged. So a copy is as dear as the job was found to be, however its tasks differ. Pods that were charged by card
 //! model go out only if they name a model that was charged.
+//!
+//! What was charged was read in one version of its kind. A copy in another one, which a binding may name, goes out if
+//! as many pods of each task are found in it: with other fields there, less would be found than runs.
 
 use caldera_core::{
     admission::{Admission, Uncharged},
     data_source::shorten_text,
+    gang::{Gang, TaskName},
 };
-use caldera_crds::workload::{priority_class_of, queue_of, read_gang};
+use caldera_crds::{
+    object::read_text_at,
+    workload::{WorkloadKind, priority_class_of, queue_of, read_gang_of_copy},
+};
 use serde_json::Value;
 
 /// Why this copy of a workload may not go to a cluster that was given so many replicas (0: a whole copy). `class` is
@@ -31,7 +38,7 @@ pub fn check_copy_against_record(
         let [own, class] = [own, class].map(shorten_text);
         return Err(format!("its pods name priority class {own:?}, and its workload names {class:?}"));
     }
-    let gang = read_gang(copy).map_err(|error| format!("what it asks for can not be read: {error}"))?;
+    let gang = read_gang_of_copy(copy).map_err(|error| format!("what it asks for can not be read: {error}"))?;
     let host_class = |name: &str| name.is_empty() || name == own;
     if let Some(task) = gang.tasks.iter().find(|task| class.is_some() && !host_class(&task.priority_class)) {
         let [of_task, own] = [&task.priority_class, own].map(shorten_text);
@@ -41,6 +48,9 @@ pub fn check_copy_against_record(
     if let Some(task) = gang.tasks.iter().find(|task| task.replicas > most(record.pods_of(&task.name))) {
         let granted = most(record.pods_of(&task.name));
         return Err(format!("it has {} pods of task {}, and {granted} are admitted here", task.replicas, task.name));
+    }
+    if let Some((version, task)) = find_unread_task(copy, &gang, record) {
+        return Err(format!("fewer pods of task {task} than were admitted can be read in it, as {version} has them"));
     }
     match record.find_uncharged(&gang) {
         None => Ok(()),
@@ -55,6 +65,18 @@ pub fn check_copy_against_record(
             charged.with_suffixes_of(asked)
         )),
     }
+}
+
+/// A task that was admitted and is not found as a whole in a copy of another version than that which is read.
+fn find_unread_task<'a>(copy: &'a Value, gang: &Gang, record: &'a Admission) -> Option<(&'a str, &'a TaskName)> {
+    let (kind, version) = (WorkloadKind::of_object(copy)?, read_text_at(copy, "/apiVersion"));
+    // Only those of other projects have several, and they are placed whole.
+    if !kind.is_optional() || kind.api_version() == version {
+        return None;
+    }
+    let found = |name: &TaskName| gang.tasks.iter().find(|task| task.name == *name).map_or(0, |task| task.replicas);
+    let (task, _) = record.tasks.iter().find(|(name, pods)| found(name) < **pods)?;
+    Some((version, task))
 }
 
 #[cfg(test)]
@@ -171,6 +193,31 @@ mod tests {
         train["spec"]["runPolicy"]["schedulingPolicy"] = json!({"queue": "theirs"});
         let told = hold(&train).unwrap_err();
         assert!(told.contains("spec.runPolicy.schedulingPolicy.queue: its pods would be in another queue"), "{told}");
+    }
+
+    /// In its own version fewer than were admitted are fewer; in another one the rest may be in fields nobody reads.
+    #[test]
+    fn a_copy_of_another_version_goes_out_if_all_its_pods_are_found_in_it() {
+        let text = r#"{"queue":"q","priority":0,"copies":1,"tasks":{"headgroup":1,"w":2},"charged":{"pods":"3"}}"#;
+        let record = Admission::parse(text).unwrap();
+        let cluster = |version: &str, workers: u32| {
+            let template = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
+            json!({
+                "apiVersion": version, "kind": "RayCluster",
+                "metadata": {"name": "x", "labels": {"volcano.sh/queue-name": "q"}},
+                "spec": {"headGroupSpec": {"template": template}, "workerGroupSpecs": [{
+                    "groupName": "w", "replicas": workers, "minReplicas": workers, "maxReplicas": workers,
+                    "template": template,
+                }]},
+            })
+        };
+        let hold =
+            |version: &str, workers: u32| check_copy_against_record(&cluster(version, workers), &record, 3, Some(""));
+        assert_eq!((hold("ray.io/v1", 2), hold("ray.io/v1", 1)), (Ok(()), Ok(())));
+        assert_eq!(hold("ray.io/v1alpha1", 2), Ok(()));
+        let told = hold("ray.io/v1alpha1", 1).unwrap_err();
+        assert!(told.contains("fewer pods of task w") && told.contains("ray.io/v1alpha1"), "{told}");
+        assert!(hold("ray.io/v1alpha1", 3).unwrap_err().contains("3 pods of task w"));
     }
 
     #[test]

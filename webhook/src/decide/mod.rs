@@ -3,8 +3,8 @@
 //! By what is reviewed:
 //! - ResourceBindings: [`binding_gate`], and [`protected_fields`] before it; where karmada-scheduler places,
 //!   [`stock_placement`].
-//! - Works: [`work_copy`], with [`job_copy`], `charged_copy`, [`priority_classes`], `node_affinity` and
-//!   `member_job_maker`, and [`protected_fields`] before it.
+//! - Works: [`work_copy`], with [`job_copy`], `charged_copy`, [`priority_classes`], `node_affinity`, `unadmitted_copy`,
+//!   `grace_period` and `member_job_maker`, and [`protected_fields`] before it.
 //! - Volcano Jobs: [`job_defaults`] with `ssh_keys`; [`job`], [`namespace_access`], [`queue_limits`],
 //!   [`priority_classes`], [`waiting_limits`].
 //! - Queues: [`queue`]. HyperJobs: [`hyper_job`].
@@ -17,6 +17,7 @@ pub mod action;
 pub mod binding_gate;
 mod charged_copy;
 pub mod cron_job;
+mod grace_period;
 pub mod hyper_job;
 pub mod interpreter;
 pub mod job;
@@ -35,6 +36,7 @@ mod ssh_keys;
 pub mod stamps;
 pub mod stock_placement;
 pub mod submission;
+mod unadmitted_copy;
 pub mod verdict;
 pub mod waiting_limits;
 pub mod work_copy;

@@ -15,7 +15,7 @@ use caldera_core::{admission::Admission, gang::QueueName, reason::Reason};
 use caldera_crds::{
     allowed_classes::AllowedClasses,
     dns::LONGEST_SUBDOMAIN,
-    workload::{priority_class_of, queue_of, read_gang},
+    workload::{priority_class_of, queue_of, read_gang_of_copy},
 };
 use serde_json::Value;
 
@@ -109,7 +109,7 @@ pub fn check_classes_of_copy(
 fn list_classes_of_copy(copy: &Value) -> BTreeMap<String, String> {
     let own = (String::new(), priority_class_of(copy).to_owned());
     // What can not be read is refused before, as it goes out.
-    let tasks = read_gang(copy).map(|gang| gang.tasks).unwrap_or_default();
+    let tasks = read_gang_of_copy(copy).map(|gang| gang.tasks).unwrap_or_default();
     tasks.into_iter().map(|task| (task.name.to_string(), task.priority_class)).chain([own]).collect()
 }
 

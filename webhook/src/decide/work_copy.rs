@@ -10,10 +10,11 @@
 //!
 //! What is charged must end with its charge: a copy that was charged is deleted with its Work, whatever
 //! `preserveResourcesOnDeletion` of its policy says, and has the replicas that were charged, whatever its label
-//! `retain-replicas` says (Karmada `pkg/controllers/execution/execution_controller.go`, `pkg/util/constants.go`).
+//! `retain-replicas` says (Karmada `pkg/controllers/execution/execution_controller.go`, `pkg/util/constants.go`). Its
+//! pods end soon after ([`grace_period`](super::grace_period)).
 //!
-//! What would make queued jobs there goes to no member ([`member_job_maker`](super::member_job_maker)), nor does a
-//! workload that an override made of something that is not queued.
+//! What would make queued jobs there goes to no member ([`member_job_maker`](super::member_job_maker)), nor does
+//! anything else under a name of ours that has no record ([`unadmitted_copy`](super::unadmitted_copy)).
 //!
 //! Its pods use the nodes that its job was admitted to: those of the groups that its queue admits
 //! ([`caldera_core::node_groups`]), and where it had a choice of card models those of the one that it is charged for
@@ -30,7 +31,7 @@ use caldera_crds::{
     job_admission::DEFAULT_MAX_RETRY,
     names::karmada,
     object::{name_of, read_text_at},
-    workload::{WorkloadKind, leave_group, mark_pods, names_queue},
+    workload::{WorkloadKind, find_sent_queue, leave_group, mark_pods},
 };
 use json_patch::PatchOperation;
 use serde::{Deserialize, de::IgnoredAny};
@@ -38,11 +39,13 @@ use serde_json::{Value, json};
 
 use super::{
     charged_copy::check_copy_against_record,
+    grace_period::limit_grace_periods,
     job_copy::{is_volcano_job, make_copy},
     member_job_maker::find_refused_job_maker,
     node_affinity::{keep_copy_to_card, restrict_copy},
     patch::{patch_between, set_field},
     priority_classes::check_classes_of_copy,
+    unadmitted_copy::{find_unadmitted_copy, find_unbound_copy},
     verdict::Verdict,
 };
 use crate::observe::{
@@ -108,16 +111,21 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
         return Verdict::deny_invalid(problem);
     }
     let (Some(namespace), Some(name)) = (namespace, annotation(karmada::BINDING_NAME)) else {
-        return Verdict::UNCHANGED;
+        let problem = find_unbound_copy(work.manifests()).filter(|_| is_new());
+        return problem.map_or(Verdict::UNCHANGED, Verdict::deny_invalid);
     };
     let key = (namespace, name);
-    let carries_workload = work.manifests().iter().any(|manifest| WorkloadKind::of_object(manifest).is_some());
+    let concerns = |manifest| WorkloadKind::of_object(manifest).is_some() || find_sent_queue(manifest).is_some();
+    let carries_workload = work.manifests().iter().any(concerns);
     let lookup = || Verdict::Read(Lookup::Binding(key.clone()));
     let is_live = snapshot.live.is_some();
     let problem = match snapshot.find_binding(&key) {
         Known::Unread => return lookup(),
-        Known::Yes(binding) if is_made_by_override(work.manifests(), binding, &key.0, snapshot) => {
-            "no override may make a queued workload of what is none: it was never admitted".to_owned()
+        Known::Yes(binding)
+            if !binding.gated
+                && let Some(problem) = find_unadmitted_copy(work.manifests(), binding, &key, snapshot) =>
+        {
+            problem
         }
         // What is no workload concerns us only as what an override made of one.
         Known::No if !carries_workload => return Verdict::UNCHANGED,
@@ -140,20 +148,6 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
         return Verdict::UNCHANGED;
     }
     Verdict::deny_for_now(problem)
-}
-
-/// Whether a Work of a binding that is not queued carries what would be: another workload than the binding's own, that
-/// is a Volcano Job, names a queue, or is in a namespace that opted in.
-fn is_made_by_override(manifests: &[Value], binding: &CachedBinding, namespace: &str, snapshot: Snapshot<'_>) -> bool {
-    let is_own = |copy: &Value| binding.workload.as_ref().is_some_and(|own| is_copy_of(copy, own));
-    let is_queued = |kind: WorkloadKind, copy: &Value| {
-        kind == WorkloadKind::VolcanoJob
-            || names_queue(copy)
-            || snapshot.find_opted_in([namespace, read_text_at(copy, "/metadata/namespace")]).is_some()
-    };
-    let is_made =
-        |copy: &Value| WorkloadKind::of_object(copy).is_some_and(|kind| !is_own(copy) && is_queued(kind, copy));
-    !binding.gated && manifests.iter().any(is_made)
 }
 
 /// The patch that makes the copies, if what they ask for was charged.
@@ -189,7 +183,11 @@ fn build_copies_patch(
                     .ok_or_else(|| format!("its pods can not be kept on the {card} that it was admitted to"))?;
             }
             check_copy_against_record(copy, record, *replicas, class)?;
-            check_classes_of_copy(copy, find_copy(copy, old), record, snapshot)?;
+            let before = find_copy(copy, old);
+            check_classes_of_copy(copy, before, record, snapshot)?;
+            if let Some(most) = snapshot.cache.longest_grace_period {
+                limit_grace_periods(copy, before, most);
+            }
             mark_pods(copy);
             restrict_copy(copy, &record.nodes)
                 .ok_or("its pods can not be kept on the nodes that it was admitted to")?;
@@ -219,14 +217,9 @@ fn remove_retained_replicas(copy: &mut Value) {
     }
 }
 
-fn is_copy_of(copy: &Value, key: &WorkloadKey) -> bool {
-    WorkloadKind::of_object(copy) == Some(key.kind)
-        && (read_text_at(copy, "/metadata/namespace"), name_of(copy)) == (&*key.namespace, &*key.name)
-}
-
 /// A copy is of the workload that was charged: an override may change neither its kind nor its name or namespace.
 fn check_copy_against_workload(copy: &Value, key: &WorkloadKey) -> Result<(), String> {
-    if is_copy_of(copy, key) {
+    if key.is_of(copy) {
         return Ok(());
     }
     let (version, kind) = (read_text_at(copy, "/apiVersion"), read_text_at(copy, "/kind"));

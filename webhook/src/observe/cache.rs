@@ -17,6 +17,7 @@ use caldera_crds::{
     binding::COPY_HOLDER,
     dns::LONGEST_SUBDOMAIN,
     names::caldera,
+    object::{name_of, read_text_at},
     policy_selection::PolicySelection,
     tenancy::NamespaceFacts,
     trusted::TrustedWriters,
@@ -53,6 +54,15 @@ pub struct WorkloadKey {
     pub namespace: String,
     /// Its name.
     pub name: String,
+}
+
+impl WorkloadKey {
+    /// Whether an object, of whichever version of the kind, is this workload.
+    #[must_use]
+    pub fn is_of(&self, object: &Value) -> bool {
+        WorkloadKind::of_object(object) == Some(self.kind)
+            && (read_text_at(object, "/metadata/namespace"), name_of(object)) == (&*self.namespace, &*self.name)
+    }
 }
 
 /// What matters of a workload.
@@ -128,10 +138,12 @@ impl CachedBinding {
         };
         let evictions = object.pointer("/spec/gracefulEvictionTasks").and_then(Value::as_array).into_iter().flatten();
         let is_held = |task: &&Value| task["producer"] == COPY_HOLDER && task["suppressDeletion"] == true;
+        // What has a record is held against it, whoever took its gate off.
+        let gated = [caldera::GATE, caldera::ADMISSION].into_iter().any(|name| annotation(name).is_some());
         Self {
             resource: (text("/spec/resource/apiVersion").into(), text("/spec/resource/kind").into()),
-            ours: annotation(caldera::GATE).is_some() || text("/spec/schedulerName") == caldera::SCHEDULER_NAME,
-            gated: annotation(caldera::GATE).is_some(),
+            ours: gated || text("/spec/schedulerName") == caldera::SCHEDULER_NAME,
+            gated,
             workload: WorkloadKind::parse(text("/spec/resource/apiVersion"), text("/spec/resource/kind")).map(|kind| {
                 let (namespace, name) = (text("/spec/resource/namespace").to_owned(), text("/spec/resource/name"));
                 WorkloadKey { kind, namespace, name: name.to_owned() }
@@ -240,6 +252,8 @@ pub struct Cache {
     pub trusted: Arc<TrustedWriters>,
     /// Who chooses clusters.
     pub placer: Placer,
+    /// Seconds that pods may take to end; `None` for any.
+    pub longest_grace_period: Option<u64>,
     /// Kinds that were listed at least once.
     pub listed: BTreeSet<&'static str>,
     /// Fingerprints of plans that went through admission and are not in `bindings` yet.

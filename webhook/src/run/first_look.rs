@@ -15,11 +15,13 @@ use caldera_crds::job_admission::{MOST_TASKS, build_task_count_refusal};
 use caldera_runtime::bounded::body::HeldBody;
 use tokio::time::Instant;
 
-use super::{FAILED, InspectedRequest, respond_late, respond_with, shared_cache::SharedCache};
+use super::{
+    FAILED, InspectedRequest, respond_late, respond_with, review_pool::LargeReviews, shared_cache::SharedCache,
+};
 use crate::{
     decide::verdict::{Denial, Verdict},
     observe::cost::{ReviewHead, are_specs_equal, estimate_memory},
-    rules::{MUTATE_JOB, VALIDATE_JOB},
+    rules::{BINDINGS, MUTATE_JOB, VALIDATE_JOB},
     write::review::encode_verdict,
 };
 
@@ -34,8 +36,13 @@ fn inspect_body(route: &'static str, body: HeldBody, most: usize, until: Instant
     let glance = ReviewHead::of_body(&body);
     let (namespace, uid) = (glance.namespace().to_owned(), glance.uid().to_owned());
     let is_job = [MUTATE_JOB, VALIDATE_JOB].contains(&route);
-    // A queue is small, and is copied while it is reviewed.
-    let most = if route.ends_with("-queue") { most / 8 } else { most };
+    let (line, most) = match route {
+        // It is decided beside a large review of another line.
+        BINDINGS => (LargeReviews::OfBindings, most / 4),
+        // A queue is small, and is copied while it is reviewed.
+        _ if route.ends_with("-queue") => (LargeReviews::OfOthers, most / 8),
+        _ => (LargeReviews::OfOthers, most),
+    };
     let verdict = if is_job && glance.created_tasks() > MOST_TASKS {
         Some(Verdict::deny_invalid(build_task_count_refusal(glance.created_tasks()).sentence()))
     } else if cost <= most {
@@ -50,7 +57,7 @@ fn inspect_body(route: &'static str, body: HeldBody, most: usize, until: Instant
         Some(Verdict::Deny(Denial { code: 413, reason: "RequestEntityTooLarge", message }))
     };
     let early = verdict.map(|verdict| encode_verdict(&uid, verdict));
-    InspectedRequest { body: Arc::new(body), uid, namespace, cost, until, early }
+    InspectedRequest { body: Arc::new(body), uid, namespace, line, cost, until, early }
 }
 
 impl SharedCache {

@@ -6,6 +6,9 @@
 //! - Large reviews, by the memory that they take, go one after the other. They have a line of their own, so that small
 //!   ones never wait behind them; it bounds the memory of all, too. One thread decides them all: an allocator keeps
 //!   what a thread gave back for that thread, and two that had a large one each would keep twice as much.
+//! - Large reviews of bindings have such a line and a thread of their own: nobody's jobs keep his own binding, which an
+//!   outage would let through without a gate, waiting until it is late. One may take a quarter of the memory
+//!   ([`first_look`](super::first_look)).
 //! - The first look at long bodies has a third line, one after the other for all namespaces.
 
 use std::{
@@ -27,9 +30,48 @@ const OF_ONE_NAMESPACE: usize = 4;
 pub(super) struct ReviewPool {
     looks: Line,
     small: Line,
-    large: Line,
-    /// To the thread of the large ones.
-    large_thread: mpsc::Sender<Box<dyn FnOnce() + Send>>,
+    large_bindings: LargeLine,
+    large: LargeLine,
+}
+
+/// Which reviews wait for each other if they are large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LargeReviews {
+    /// Those of bindings.
+    OfBindings,
+    /// All others.
+    OfOthers,
+}
+
+/// A line of large reviews, and its one thread.
+#[derive(Debug, Clone)]
+struct LargeLine {
+    line: Line,
+    thread: mpsc::Sender<Box<dyn FnOnce() + Send>>,
+}
+
+impl LargeLine {
+    fn new() -> Self {
+        let (thread, reviews) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        // It ends with the last clone of the pool.
+        thread::spawn(move || reviews.into_iter().for_each(|review| drop(catch_unwind(AssertUnwindSafe(review)))));
+        Self { line: Line::new(1, 1), thread }
+    }
+
+    async fn run_in_turn<T: Send + 'static>(
+        &self,
+        namespace: &str,
+        rule: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let turn = self.line.wait_for_turn(namespace).await?;
+        let (answer, answered) = oneshot::channel();
+        let review = move || {
+            let _ = answer.send(rule());
+            drop(turn);
+        };
+        self.thread.send(Box::new(review)).ok()?;
+        answered.await.ok()
+    }
 }
 
 /// A line of reviews.
@@ -83,14 +125,11 @@ impl Line {
 }
 
 impl ReviewPool {
-    /// Threads for `at_once` small reviews, and one for large ones.
+    /// Threads for `at_once` small reviews, and one for each line of large ones.
     pub(super) fn new(at_once: usize) -> Self {
         let at_once = at_once.max(2);
         let small = Line::new(at_once, OF_ONE_NAMESPACE.min(at_once));
-        let (large_thread, reviews) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
-        // It ends with the last clone of the pool.
-        thread::spawn(move || reviews.into_iter().for_each(|review| drop(catch_unwind(AssertUnwindSafe(review)))));
-        Self { looks: Line::new(1, 1), small, large: Line::new(1, 1), large_thread }
+        Self { looks: Line::new(1, 1), small, large_bindings: LargeLine::new(), large: LargeLine::new() }
     }
 
     /// Looks through a body on another thread; `None` if that panicked.
@@ -104,21 +143,16 @@ impl ReviewPool {
     /// Decides on another thread when it is its turn; `None` if the rule panicked.
     pub(super) async fn decide_review<T: Send + 'static>(
         &self,
+        line: LargeReviews,
         namespace: &str,
         cost: usize,
         rule: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        if cost < LARGE_REVIEW_BYTES {
-            return self.small.run_in_turn(namespace, rule).await;
+        match line {
+            _ if cost < LARGE_REVIEW_BYTES => self.small.run_in_turn(namespace, rule).await,
+            LargeReviews::OfBindings => self.large_bindings.run_in_turn(namespace, rule).await,
+            LargeReviews::OfOthers => self.large.run_in_turn(namespace, rule).await,
         }
-        let turn = self.large.wait_for_turn(namespace).await?;
-        let (answer, answered) = oneshot::channel();
-        let review = move || {
-            let _ = answer.send(rule());
-            drop(turn);
-        };
-        self.large_thread.send(Box::new(review)).ok()?;
-        answered.await.ok()
     }
 }
 
@@ -126,7 +160,7 @@ impl ReviewPool {
 mod tests {
     use std::{sync::mpsc, time::Duration};
 
-    use super::*;
+    use super::{LargeReviews::*, *};
 
     const AT_LAST: Duration = Duration::from_secs(30);
 
@@ -136,6 +170,15 @@ mod tests {
 
     /// A review that is decided when the sender is dropped.
     fn held(pool: &ReviewPool, namespace: &'static str, cost: usize) -> (mpsc::Sender<()>, mpsc::Receiver<()>) {
+        held_in(pool, OfOthers, namespace, cost)
+    }
+
+    fn held_in(
+        pool: &ReviewPool,
+        line: LargeReviews,
+        namespace: &'static str,
+        cost: usize,
+    ) -> (mpsc::Sender<()>, mpsc::Receiver<()>) {
         let (release, wait) = mpsc::channel::<()>();
         let (begun, has_begun) = mpsc::channel();
         let pool = pool.clone();
@@ -144,7 +187,7 @@ mod tests {
                 let _ = begun.send(());
                 let _ = wait.recv();
             };
-            pool.decide_review(namespace, cost, rule).await
+            pool.decide_review(line, namespace, cost, rule).await
         });
         (release, has_begun)
     }
@@ -159,9 +202,29 @@ mod tests {
         let (first, begun) = held(&pool, "a", LARGE_REVIEW_BYTES);
         begins(&begun);
         let (second, later) = held(&pool, "b", LARGE_REVIEW_BYTES);
-        assert_eq!(soon(pool.decide_review("a", 10, || 7)).await, Some(7));
+        assert_eq!(soon(pool.decide_review(OfOthers, "a", 10, || 7)).await, Some(7));
         assert!(later.try_recv().is_err(), "two large ones at once");
         drop(first);
+        begins(&later);
+        drop(second);
+    }
+
+    /// Else whoever sends large jobs has his own binding let through without a gate.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_large_binding_does_not_wait_behind_large_jobs_of_its_namespace_or_another() {
+        let pool = ReviewPool::new(2);
+        let (release, begun) = held(&pool, "a", LARGE_REVIEW_BYTES);
+        let waiting = held(&pool, "b", LARGE_REVIEW_BYTES);
+        begins(&begun);
+        for namespace in ["a", "b"] {
+            let review = pool.decide_review(OfBindings, namespace, LARGE_REVIEW_BYTES, || 7);
+            assert_eq!(soon(review).await, Some(7));
+        }
+        let (binding, begun) = held_in(&pool, OfBindings, "a", LARGE_REVIEW_BYTES);
+        begins(&begun);
+        let (second, later) = held_in(&pool, OfBindings, "b", LARGE_REVIEW_BYTES);
+        assert!(later.try_recv().is_err(), "two large bindings at once");
+        drop((release, waiting, binding));
         begins(&later);
         drop(second);
     }
@@ -172,7 +235,7 @@ mod tests {
         let many: Vec<_> = (0..OF_ONE_NAMESPACE).map(|_| held(&pool, "many", 10)).collect();
         many.iter().for_each(|(_, begun)| begins(begun));
         let (release, waits) = held(&pool, "many", 10);
-        assert_eq!(soon(pool.decide_review("other", 10, || 7)).await, Some(7));
+        assert_eq!(soon(pool.decide_review(OfOthers, "other", 10, || 7)).await, Some(7));
         assert!(waits.try_recv().is_err());
         drop(many);
         begins(&waits);
@@ -183,16 +246,17 @@ mod tests {
     async fn a_rule_that_panics_gives_its_turn_back() {
         let pool = ReviewPool::new(1);
         for _ in 0..5 {
-            assert_eq!(soon(pool.decide_review::<()>("a", LARGE_REVIEW_BYTES, || panic!("on purpose"))).await, None);
+            let panics = pool.decide_review::<()>(OfOthers, "a", LARGE_REVIEW_BYTES, || panic!("on purpose"));
+            assert_eq!(soon(panics).await, None);
         }
-        assert_eq!(soon(pool.decide_review("a", LARGE_REVIEW_BYTES, || 7)).await, Some(7));
+        assert_eq!(soon(pool.decide_review(OfOthers, "a", LARGE_REVIEW_BYTES, || 7)).await, Some(7));
     }
 
     #[tokio::test]
     async fn namespaces_that_are_gone_are_forgotten() {
         let pool = ReviewPool::new(2);
         for at in 0..5_000 {
-            soon(pool.decide_review(&format!("n{at}"), 10, || ())).await;
+            soon(pool.decide_review(OfOthers, &format!("n{at}"), 10, || ())).await;
         }
         assert!(pool.small.namespaces.lock().unwrap().len() <= 1_024);
     }

@@ -93,7 +93,7 @@ impl SharedCache {
     ) -> Option<T> {
         match &self.pool {
             Some(pool) if asked.cost >= SMALL_REVIEW_BYTES => {
-                pool.decide_review(&asked.namespace, asked.cost, rule).await
+                pool.decide_review(asked.line, &asked.namespace, asked.cost, rule).await
             }
             _ => std::panic::catch_unwind(AssertUnwindSafe(rule)).ok(),
         }

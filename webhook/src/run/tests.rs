@@ -65,17 +65,21 @@ async fn every_route_gives_a_body_the_same_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_route_has_the_same_lines_and_the_same_deadline() {
     let (cache, routes) = webhook(&Limits::default());
-    let (release, wait) = mpsc::channel::<()>();
-    let (begun, has_begun) = mpsc::channel();
-    let pool = cache.pool.clone().unwrap();
-    let held = tokio::spawn(async move {
-        let rule = move || {
-            let _ = begun.send(());
-            let _ = wait.recv();
-        };
-        pool.decide_review("another", 2 << 20, rule).await
-    });
-    tokio::task::spawn_blocking(move || has_begun.recv_timeout(AT_LAST).expect("it never begins")).await.unwrap();
+    let mut held = Vec::new();
+    for line in [LargeReviews::OfBindings, LargeReviews::OfOthers] {
+        let (release, wait) = mpsc::channel::<()>();
+        let (begun, has_begun) = mpsc::channel();
+        let pool = cache.pool.clone().unwrap();
+        let review = tokio::spawn(async move {
+            let rule = move || {
+                let _ = begun.send(());
+                let _ = wait.recv();
+            };
+            pool.decide_review(line, "another", 2 << 20, rule).await
+        });
+        held.push((release, review));
+        tokio::task::spawn_blocking(move || has_begun.recv_timeout(AT_LAST).expect("it never begins")).await.unwrap();
+    }
     let large: Vec<_> = list_routes()
         .map(|route| {
             let routes = routes.clone();
@@ -93,8 +97,10 @@ async fn every_route_has_the_same_lines_and_the_same_deadline() {
         assert_eq!(status, 503, "{route}: {text}");
         assert!(text.starts_with("the review was not decided within 4.5s"), "{route}: {text}");
     }
-    drop(release);
-    held.await.unwrap();
+    for (release, review) in held {
+        drop(release);
+        review.await.unwrap();
+    }
     for route in list_routes() {
         let (status, text) = ask(&routes, route, review_of(3_000).into()).await;
         assert_ne!(status, 503, "{route}: {text}");

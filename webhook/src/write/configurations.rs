@@ -2,10 +2,10 @@
 //! validating (jobs, CronJobs, HyperJobs, queues), and Karmada's resource interpreter for Volcano Jobs.
 //!
 //! What an outage stops (`failurePolicy`): jobs, CronJobs, HyperJobs and queues; bindings of Volcano Jobs, and those of
-//! other kinds in namespaces that opted in; Works of Volcano Jobs, of what names a queue, and of a workload's binding
-//! that carry another kind. Other bindings go on, since they do not tell whether their workload names a queue, and so
-//! do other Works, and all of kinds that were told by data since it was registered. Who acts on members, settings and
-//! other workloads, and by Commands, is not known then.
+//! other kinds in namespaces that opted in; Works of Volcano Jobs, of what names a queue where CEL can see it, and of a
+//! workload's binding that carry another kind. Other bindings go on, since they do not tell whether their workload
+//! names a queue, and so do other Works, and all of kinds that were told by data since it was registered. Who acts on
+//! members, settings and other workloads, and by Commands, is not known then.
 //!
 //! Who is asked about (`matchConditions`, `namespaceSelector`): only our kinds, and not an update of a job's metadata,
 //! nor of a gated binding in which neither spec nor annotations change, nor one of a gated binding by our own
@@ -130,8 +130,12 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
     // Kinds that are told later are known to the webhook alone: an outage stops no object of a kind that is not ours.
     let (undeclared, carries_undeclared) = (kinds.match_undeclared_kind(), kinds.match_undeclared_work());
     let mut undeclared = binding_hook("declared.gate.caldera.dev", ("custom-resource", &undeclared));
-    let mut undeclared_works =
-        hook("declared.plan.caldera.dev", "/mutate-work", WORKS, &[("custom-resource", &carries_undeclared)]);
+    let mut undeclared_works = hook(
+        "declared.plan.caldera.dev",
+        "/mutate-work",
+        WORKS,
+        &[("custom-resource", &carries_undeclared), is_other[1]],
+    );
     undeclared["failurePolicy"] = "Ignore".into();
     undeclared_works["failurePolicy"] = "Ignore".into();
     let queued_cron_job = match_queued_cron_job();

@@ -7,42 +7,50 @@ use std::collections::BTreeSet;
 
 use caldera_crds::{
     action::{ACTION_STAMPS, WORKLOAD_ACTIONS},
-    workload::{WorkloadKind, kind_names::RESERVED_GROUPS, submission::STAMPS},
+    workload::{
+        OTHER_POD_MAKERS, WorkloadKind,
+        kind_names::{RESERVED_GROUPS, match_kinds_in_cel},
+        submission::STAMPS,
+    },
 };
 
+/// In whichever version, as all kinds here.
 pub(super) const VOLCANO_KIND: &str =
-    "object.spec.resource.apiVersion == 'batch.volcano.sh/v1alpha1' && object.spec.resource.kind == 'Job'";
+    "object.spec.resource.apiVersion.startsWith('batch.volcano.sh/') && object.spec.resource.kind == 'Job'";
 pub(super) const HAS_PLACEMENT: &str = "has(object.spec.placement)";
 
 /// The kinds that can be queued, as CEL tells them from others.
 pub(super) struct KindsInCel {
-    /// Those that are queued only where they ask for it: pairs of version and kind.
-    others: String,
+    /// Those that are queued only where they ask for it.
+    others: Vec<WorkloadKind>,
 }
 
 impl KindsInCel {
     pub(super) fn new() -> Self {
-        let others = WorkloadKind::list_all().filter(|kind| *kind != WorkloadKind::VolcanoJob);
-        let pairs: Vec<String> = others.map(|kind| format!("['{}', '{}']", kind.api_version(), kind.kind())).collect();
-        Self { others: format!("[{}]", pairs.join(", ")) }
+        Self { others: WorkloadKind::list_all().filter(|kind| *kind != WorkloadKind::VolcanoJob).collect() }
+    }
+
+    fn match_other(&self, of: &str) -> String {
+        match_kinds_in_cel(self.others.iter().copied(), of)
     }
 
     pub(super) fn match_other_kind(&self) -> String {
-        format!(
-            "{}.exists(k, k[0] == object.spec.resource.apiVersion && k[1] == object.spec.resource.kind)",
-            self.others
-        )
+        self.match_other("object.spec.resource")
     }
 
-    /// Whether a Work carries a Volcano Job, or a workload of another kind that names a queue, on itself or its pods.
+    /// Whether a Work carries a Volcano Job, or something else that names a queue: a workload or what makes pods of a
+    /// template as one does, on itself or its pods, or an object of somebody's own group, on itself.
     pub(super) fn match_queued_work(&self) -> String {
+        let makers = OTHER_POD_MAKERS.map(|kind| format!("'{kind}'")).join(", ");
         format!(
             "has(object.spec.workload) && has(object.spec.workload.manifests) && \
-             object.spec.workload.manifests.exists(m, m.apiVersion == 'batch.volcano.sh/v1alpha1' && \
-             m.kind == 'Job' || {}.exists(k, k[0] == m.apiVersion && k[1] == m.kind) && \
+             object.spec.workload.manifests.exists(m, m.apiVersion.startsWith('batch.volcano.sh/') && \
+             m.kind == 'Job' || ({} || m.kind in [{makers}] && !m.apiVersion.contains('.')) && \
              [m.metadata, has(m.spec) && has(m.spec.template) && has(m.spec.template.metadata) ? \
-             m.spec.template.metadata : m.metadata].exists(p, {NAMES_QUEUE}))",
-            self.others
+             m.spec.template.metadata : m.metadata].exists(p, {NAMES_QUEUE}) || {} && \
+             [m.metadata].exists(p, {NAMES_QUEUE}))",
+            self.match_other("m"),
+            match_own_group("m")
         )
     }
 
@@ -50,8 +58,8 @@ impl KindsInCel {
     pub(super) fn match_other_work(&self) -> String {
         format!(
             "has(object.spec.workload) && has(object.spec.workload.manifests) && \
-             object.spec.workload.manifests.exists(m, {}.exists(k, k[0] == m.apiVersion && k[1] == m.kind))",
-            self.others
+             object.spec.workload.manifests.exists(m, {})",
+            self.match_other("m")
         )
     }
 
@@ -78,21 +86,24 @@ impl KindsInCel {
     pub(super) fn match_undeclared_work(&self) -> String {
         format!(
             "has(object.spec.workload) && has(object.spec.workload.manifests) && \
-             object.spec.workload.manifests.exists(m, {} && !{}.exists(k, k[0] == m.apiVersion && k[1] == m.kind))",
+             object.spec.workload.manifests.exists(m, ({} || {SCHEDULED_SPARK}) && !{})",
             match_own_group("m"),
-            self.others
+            self.match_other("m")
         )
     }
 
     pub(super) fn match_work_without_workload(&self) -> String {
         format!(
             "!(has(object.spec.workload) && has(object.spec.workload.manifests) && \
-             object.spec.workload.manifests.exists(m, ([['batch.volcano.sh/v1alpha1', 'Job']] + {}).exists(k, \
-             k[0] == m.apiVersion && k[1] == m.kind)))",
-            self.others
+             object.spec.workload.manifests.exists(m, {}))",
+            match_kinds_in_cel(WorkloadKind::list_all(), "m")
         )
     }
 }
+
+/// Of a group that looks like one of Kubernetes: it makes SparkApplications, each with the queue of its template.
+const SCHEDULED_SPARK: &str =
+    "m.kind == 'ScheduledSparkApplication' && m.apiVersion.startsWith('sparkoperator.k8s.io/')";
 
 /// Whether an object's group may be that of a kind told by data: neither a reserved one nor below one.
 fn match_own_group(of: &str) -> String {
@@ -370,6 +381,65 @@ mod tests {
         assert!(holds(POD_GROUP, None, &work("scheduling.volcano.sh/v1beta1", "PodGroup")));
         assert!(!holds(POD_GROUP, None, &work("scheduling.x-k8s.io/v1alpha1", "PodGroup")));
         assert!(!holds(POD_GROUP, None, &json!({"spec": {}})));
+    }
+
+    /// Nobody pays a call for what names none and was not asked about before.
+    #[test]
+    fn what_names_a_queue_reaches_the_webhook_in_an_outage_too_whatever_kind_and_version_it_is() {
+        let kinds = KindsInCel::new();
+        let (queued, other, undeclared) =
+            (kinds.match_queued_work(), kinds.match_other_work(), kinds.match_undeclared_work());
+        let conditions = [queued.as_str(), other.as_str(), undeclared.as_str()];
+        let is_told = |version: &str, kind: &str, own: Value, of_pods: Value| {
+            let manifest = json!({
+                "apiVersion": version, "kind": kind, "metadata": {"name": "x", "annotations": own},
+                "spec": {"template": {"metadata": {"annotations": of_pods}}},
+            });
+            let work = json!({"spec": {"workload": {"manifests": [manifest]}}});
+            conditions.map(|condition| holds(condition, None, &work))
+        };
+        let (named, none) = (json!({"scheduling.volcano.sh/queue-name": "q"}), json!({"a": "b"}));
+        for (version, kind, unnamed) in [
+            ("apps/v1", "Deployment", [false, true, false]),
+            ("apps/v1beta2", "Deployment", [false, true, false]),
+            ("v1", "Pod", [false, true, false]),
+            ("ray.io/v1alpha1", "RayJob", [false, true, false]),
+            ("apps/v1", "ReplicaSet", [false, false, false]),
+            ("apps/v1", "DaemonSet", [false, false, false]),
+            ("v1", "ReplicationController", [false, false, false]),
+            ("argoproj.io/v1alpha1", "Workflow", [false, false, true]),
+            ("batch.volcano.sh/v2", "Job", [true, false, false]),
+        ] {
+            assert_eq!(is_told(version, kind, none.clone(), none.clone()), unnamed, "{version} {kind}");
+            assert!(is_told(version, kind, named.clone(), none.clone())[0], "{version} {kind}");
+            // The templates of what is nobody's may have any form: while the webhook is there it looks at all.
+            let [by_pods, ..] = is_told(version, kind, none.clone(), named.clone());
+            assert_eq!(by_pods, kind != "Workflow", "{version} {kind}");
+        }
+        for (version, kind) in [("v1", "ConfigMap"), ("v1", "Service"), ("networking.k8s.io/v1", "Ingress")] {
+            assert_eq!(is_told(version, kind, named.clone(), none.clone()), [false; 3], "{kind} makes no pods");
+        }
+        let scheduled = is_told("sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication", none.clone(), none);
+        assert_eq!(scheduled, [false, false, true]);
+    }
+
+    #[test]
+    fn a_binding_is_asked_about_in_whichever_version_of_its_kind() {
+        let kinds = KindsInCel::new();
+        let other = kinds.match_other_kind();
+        for (version, kind, told) in [
+            ("batch.volcano.sh/v1alpha1", "Job", [true, false]),
+            ("batch.volcano.sh/v2", "Job", [true, false]),
+            ("batch/v1", "Job", [false, true]),
+            ("ray.io/v1alpha1", "RayJob", [false, true]),
+            ("v1", "Pod", [false, true]),
+            ("v1.example.com/v1", "Pod", [false, false]),
+            ("apps/v1", "DaemonSet", [false, false]),
+        ] {
+            let binding = json!({"spec": {"resource": {"apiVersion": version, "kind": kind}}});
+            let is_told = [VOLCANO_KIND, &other].map(|condition| holds(condition, None, &binding));
+            assert_eq!(is_told, told, "{version} {kind}");
+        }
     }
 
     /// What was told before is among the kinds that the others are, and an outage stops it in namespaces that opted in.

@@ -145,7 +145,7 @@ fn sub_groups(job: &Value) -> Vec<Value> {
 type Amounts = BTreeMap<String, Quantity>;
 
 fn min_resources(world: &World, job: &Value) -> Option<Map<String, Value>> {
-    let gang = caldera_crds::workload::read_gang(job).ok()?;
+    let gang = caldera_crds::workload::read_gang_of_copy(job).ok()?;
     let minimum = caldera_core::pod_group::compute_pod_group_minimum(&gang, |class| priority_of(world, class));
     let mut sum = Amounts::new();
     for (task, count) in list(job, "/spec/tasks").iter().zip(minimum.pods).filter(|(_, count)| *count > 0) {
