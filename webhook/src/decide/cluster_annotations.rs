@@ -23,7 +23,7 @@ pub fn refuse_cluster_annotations(request: &ReviewRequest<'_, Value>) -> Option<
     let old = request.old_object.as_ref().filter(|_| !request.is_create());
     let said = cluster.pointer("/metadata/annotations")?.as_object()?;
     let said = said.iter().filter_map(|(name, text)| Some((name, text.as_str()?)));
-    let new = said.filter(|(name, text)| old.and_then(|old| annotation_of(old, name)) != Some(text));
+    let new = said.filter(|(name, text)| old.and_then(|old| annotation_of(old, name)) != Some(*text));
     let faults: Vec<String> = new.filter_map(|(name, text)| find_annotation_fault(name, text)).collect();
     (!faults.is_empty()).then(|| Verdict::deny_invalid(faults.join("; ")))
 }
