@@ -70,9 +70,9 @@ fn find_queue_name_fault(text: &str) -> Option<String> {
 /// An empty address says that there is no estimator.
 fn find_address_fault(text: &str) -> Option<String> {
     let is_host = |host: &str| !host.is_empty() && !host.contains(|one: char| one.is_whitespace() || one == '/');
-    let is_address = text.rsplit_once(':').is_some_and(|(host, port)| {
-        is_host(host) && port.parse::<u16>().is_ok_and(|port| port > 0)
-    });
+    let is_address = text
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok_and(|port| port > 0));
     (!text.is_empty() && !is_address).then(|| format!("{:?} is no host with a port", shorten_text(text)))
 }
 
@@ -113,7 +113,8 @@ mod tests {
             (ESTIMATOR, "host:0", "is no host with a port"),
         ] {
             let fault = find_annotation_fault(name, text).unwrap_or_default();
-            let told = fault.starts_with(&format!("metadata.annotations[{name}]: ")) && fault.contains("; for example: ");
+            let told =
+                fault.starts_with(&format!("metadata.annotations[{name}]: ")) && fault.contains("; for example: ");
             assert!(told && fault.contains(why), "{name}={text}: {fault}");
         }
         let all = [(FENCED_AT, "now"), (MAINTENANCE, "[]")].map(|(name, text)| (name.to_owned(), text.to_owned()));

@@ -27,8 +27,9 @@ impl ClusterFaults {
         let new: Vec<&str> = facts.faults.iter().filter(|fault| !told.contains(fault)).map(String::as_str).collect();
         let message = new.join("; ");
         self.0.insert(name.clone(), facts.faults.clone());
-        (!message.is_empty())
-            .then(|| Decision::build_cluster_event(name, &facts.uid, EventType::Warning, CLUSTER_MISCONFIGURED, message))
+        (!message.is_empty()).then(|| {
+            Decision::build_cluster_event(name, &facts.uid, EventType::Warning, CLUSTER_MISCONFIGURED, message)
+        })
     }
 
     /// It is gone.

@@ -101,7 +101,8 @@ mod tests {
 
     #[test]
     fn what_the_members_scheduler_alone_looks_at_is_told_in_one_sentence_each() {
-        let spread = |when: &str| json!({"topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": when}]});
+        let spread =
+            |when: &str| json!({"topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": when}]});
         assert_eq!(told(spread("DoNotSchedule")), [format!("topology spread over zone{LEFT}")]);
         let others = [format!("affinity or anti-affinity to other pods{LEFT}")];
         assert_eq!(told(json!({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}})), others);
@@ -116,14 +117,16 @@ mod tests {
     fn a_volcano_jobs_claims_and_numa_policies_are_told_too() {
         let mut object = job(json!({"topologyPolicy": "single-numa-node"}));
         object["spec"]["volumes"] = json!([{"mountPath": "/a", "volumeClaimName": "data"}, {"mountPath": "/b"}]);
-        let want = ["the zone of volume claim data", "topologyPolicy single-numa-node"].map(|what| format!("{what}{LEFT}"));
+        let want =
+            ["the zone of volume claim data", "topologyPolicy single-numa-node"].map(|what| format!("{what}{LEFT}"));
         assert_eq!(list_wishes_left_to_member(&object), want);
     }
 
     #[test]
     fn what_is_looked_at_or_only_preferred_is_not_told() {
         let none = Vec::<String>::new();
-        let preferred = json!({"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}]});
+        let preferred =
+            json!({"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}]});
         assert_eq!(told(preferred), none);
         assert_eq!(told(apart("kubernetes.io/hostname", "x")), none);
         let liked = json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]});

@@ -50,7 +50,8 @@ mod tests {
     #[test]
     fn an_annotation_that_can_not_be_read_is_refused_where_it_comes_or_changes() {
         let (plain, wrong) = (cluster(json!({})), cluster(json!({MAINTENANCE: "soon"})));
-        for request in [create(wrong.clone()), update(&plain, &wrong), update(&cluster(json!({MAINTENANCE: "x"})), &wrong)]
+        for request in
+            [create(wrong.clone()), update(&plain, &wrong), update(&cluster(json!({MAINTENANCE: "x"})), &wrong)]
         {
             let message = refusal(&request).unwrap();
             let words = "metadata.annotations[caldera.dev/maintenance]: it is no JSON list of windows";

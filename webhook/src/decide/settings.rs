@@ -24,7 +24,9 @@ pub fn refuse_settings(request: &ReviewRequest<'_, Value>) -> Option<Verdict> {
         return None;
     }
     let why = read_chosen_settings(map).err()?;
-    Some(Verdict::deny_invalid(format!("ConfigMap {SETTINGS} has Caldera's settings, and none of these would count: {why}")))
+    Some(Verdict::deny_invalid(format!(
+        "ConfigMap {SETTINGS} has Caldera's settings, and none of these would count: {why}"
+    )))
 }
 
 #[cfg(test)]

@@ -98,9 +98,7 @@ mod tests {
 
     #[test]
     fn a_workload_of_another_kind_is_stamped_and_keeps_its_stamps_as_a_volcano_job_does() {
-        let with = |annotations: Value| {
-            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "annotations": annotations}})
-        };
+        let with = |annotations: Value| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "annotations": annotations}});
         let stored = with(json!({SUBMITTED: NOW, SUBMITTER: "ada", "volcano.sh/queue-name": "q"}));
         let forged = with(json!({SUBMITTED: "2020-01-01T00:00:00Z", SUBMITTER: "eve", "volcano.sh/queue-name": "q"}));
         assert_eq!(stamped(&forged, None, "ada", NOW), stored);

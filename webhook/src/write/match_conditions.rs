@@ -160,9 +160,8 @@ pub(super) fn match_new_stamps() -> String {
 /// or that has stamps already.
 pub(super) fn match_new_actions() -> String {
     let names = STAMPS.into_iter().chain(ACTION_STAMPS).map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
-    let is_stamped = format!(
-        "has(object.metadata.annotations) && [{names}].exists(s, s in object.metadata.annotations)"
-    );
+    let is_stamped =
+        format!("has(object.metadata.annotations) && [{names}].exists(s, s in object.metadata.annotations)");
     format!("request.operation == 'CREATE' ? {is_stamped} || {} : {}", match_named_queue(), match_changed_stamps())
 }
 
