@@ -1,7 +1,7 @@
 //! What is wrong with the annotations by which an admin says something of a Cluster.
 //!
 //! Rule: one that can not be read counts for nothing, and that is the unsafe side: no window keeps jobs out, a cluster
-//! takes the jobs of all queues, a fence is not there. So whoever writes it is told, by the parsers that are decided by.
+//! takes the jobs of all queues, a fence is not there. So whoever writes it is told, by the parsers that count later.
 
 use std::collections::BTreeMap;
 

@@ -121,10 +121,10 @@ pub mod caldera {
     /// On a workload: how long it runs at most, as a Go duration (`90m`). A job with an estimate may backfill around a
     /// reservation that it does not delay, and expected starts are computed from the estimates.
     pub const RUNNING_ESTIMATE: &str = "caldera.dev/running-estimate";
-    /// On a Volcano Job, on a workload of another kind that names a queue or whose namespace opted in, on a HyperJob and
-    /// on a CronJob: when it was submitted (RFC 3339, to the microsecond). The webhook writes it when the object is
-    /// created and keeps it from then on, whatever a user writes. It orders jobs of one queue whose bindings were made in
-    /// one second, where it agrees with the job's `creationTimestamp`.
+    /// On a Volcano Job, on a workload of another kind that names a queue or whose namespace opted in, on a HyperJob
+    /// and on a CronJob: when it was submitted (RFC 3339, to the microsecond). The webhook writes it when the object is
+    /// created and keeps it from then on, whatever a user writes. It orders jobs of one queue whose bindings were made
+    /// in one second, where it agrees with the job's `creationTimestamp`.
     pub const SUBMITTED: &str = "caldera.dev/submitted";
     /// On the same objects: the user who created it, as the API server knows them. Written and kept in the same way. On
     /// a job of a HyperJob or CronJob it is who created that.

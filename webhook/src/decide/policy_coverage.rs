@@ -30,8 +30,8 @@ pub fn warn_of_no_policy(job: &Value, namespace: &str, cache: &Cache) -> Option<
         parts > MOST_PARTS || selection.selects(job)
     });
     (!may_be_selected).then(|| {
-        "no PropagationPolicy or ClusterPropagationPolicy selects it yet: it stays here, in no queue and on no cluster, \
-         until one does"
+        "no PropagationPolicy or ClusterPropagationPolicy selects it yet: it stays here, in no queue and on no \
+         cluster, until one does"
             .to_owned()
     })
 }

@@ -1,8 +1,8 @@
 //! What users are told of a new workload that is taken as it is.
 //!
 //! Rule: what its annotations say that nobody reads, what only its member's scheduler looks at, and that no policy
-//! selects it. A workload that is no Volcano Job is told of only where it names a queue, and not where a controller made
-//! it: nobody reads the answer.
+//! selects it. Of a workload that is no Volcano Job that is told only where it names a queue, and not where a
+//! controller made it: nobody reads the answer.
 
 use caldera_crds::{
     object::read_list_at,
