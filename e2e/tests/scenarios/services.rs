@@ -39,7 +39,7 @@ async fn submit_as_another(s: &Scenario, queue: &str) -> anyhow::Result<()> {
         let stored = s.get(Kind::Deployment, &name).await?.context("it is gone")?;
         s.delete(Kind::Deployment, &name).await?;
         let says = |name: &str| stored["metadata"]["annotations"][name].as_str().unwrap_or_default().to_owned();
-        if says(SUBMITTED) > at.to_owned() && ![user, ""].contains(&says(SUBMITTER).as_str()) {
+        if says(SUBMITTED).as_str() > at && ![user, ""].contains(&says(SUBMITTER).as_str()) {
             return Ok(());
         }
     }
