@@ -417,7 +417,7 @@ fn settings_that_change_while_the_controller_runs(sandbox: &Sandbox) {
     let choose = |data: Value| {
         let metadata = json!({"name": "caldera-settings", "namespace": "caldera-system"});
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
-        sandbox.wait(stack::apply_object(&sandbox.host, map)).unwrap();
+        sandbox.wait(stack::apply_object(&sandbox.host, map)).map(drop).map_err(|error| format!("{error:#}"))
     };
     let published = || -> Value {
         let map = sandbox.get(&maps, Some("caldera-system"), "caldera-controller").unwrap_or_default();
@@ -430,12 +430,21 @@ fn settings_that_change_while_the_controller_runs(sandbox: &Sandbox) {
         });
     };
     let by_flags = published()["preemptAfter"].clone();
-    choose(json!({"preempt-after": "77"}));
+    choose(json!({"preempt-after": "77"})).unwrap();
     until_preempt_after(json!(77));
-    choose(json!({"preempt-after": "78", "oder": "fifo"}));
+    // No outage of the webhook stops a ConfigMap, so that it may come late.
+    let mut seconds = 100;
+    until("what is not understood is not stored", || {
+        seconds += 1;
+        let refused = choose(json!({"preempt-after": seconds.to_string(), "oder": "fifo"})).err();
+        let refused = refused.ok_or("it was stored")?;
+        if refused.contains("oder: there is no such setting") { Ok(()) } else { Err(refused) }
+    });
+    // The flags' target threshold is known to the controller alone.
+    choose(json!({"preempt-after": "78", "load-thresholds": "cpu=99"})).unwrap();
     until("the refusal is told", || {
         let events = sandbox.succeeds(&["events", "-n", "caldera-system", "-o", "wide"]);
-        let is_told = events.contains("SettingsRefused") && events.contains("oder: there is no such setting");
+        let is_told = events.contains("SettingsRefused") && events.contains("load-thresholds: ");
         is_told.then_some(()).ok_or(events)
     });
     assert_eq!(published()["preemptAfter"], 77);

@@ -72,7 +72,7 @@ pub fn build_run(cron_job: &Value, schedule: &CronSchedule, due: Timestamp) -> V
     annotations.insert((if is_batch { BATCH_CRON_SCHEDULED } else { CRON_SCHEDULED }).to_owned(), shown.into());
     // Whatever the template says.
     annotations.retain(|name, _| !STAMPS.iter().chain(&ACTION_STAMPS).any(|stamp| name == stamp));
-    annotations.extend(inherit_submitter(cron_job).filter(|_| !is_batch));
+    annotations.extend(inherit_submitter(cron_job));
     let api_version = read_text_at(cron_job, "/apiVersion");
     json!({
         "apiVersion": api_version, "kind": "Job", "spec": template["spec"],
@@ -158,7 +158,7 @@ mod tests {
         cron_job["metadata"]["annotations"] = json!({SUBMITTED: created, SUBMITTER: "ada"});
         assert_eq!(submitter(&cron_job), Some("ada".into()));
         cron_job["apiVersion"] = "batch/v1".into();
-        assert_eq!(submitter(&cron_job), None, "nobody stamps those of Kubernetes");
+        assert_eq!(submitter(&cron_job), Some("ada".into()), "those of Kubernetes too");
     }
 
     #[test]

@@ -8,6 +8,8 @@
 pub mod action;
 pub mod allowed_classes;
 pub mod binding;
+pub mod chosen_settings;
+pub mod cluster_annotations;
 pub mod cron_job;
 pub mod data_source;
 pub mod dns;

@@ -62,7 +62,7 @@ pub mod caldera {
     pub const MAX_RUNNING_JOBS: &str = "caldera.dev/max-running-jobs";
     /// The same for those of one namespace.
     pub const MAX_RUNNING_JOBS_PER_NAMESPACE: &str = "caldera.dev/max-running-jobs-per-namespace";
-    /// The same for those of one user: Volcano Jobs that the webhook stamped with the same [`SUBMITTER`].
+    /// The same for those of one user: jobs that the webhook stamped with the same [`SUBMITTER`].
     pub const MAX_RUNNING_JOBS_PER_USER: &str = "caldera.dev/max-running-jobs-per-user";
     /// On a Queue: how long a blocked job of it, and of those below it, waits before it gets a reservation: `10m`, a
     /// part of the run that it declares as `50%`, the longer of both as `10m,50%`, or `never`. The nearest queue that
@@ -121,12 +121,13 @@ pub mod caldera {
     /// On a workload: how long it runs at most, as a Go duration (`90m`). A job with an estimate may backfill around a
     /// reservation that it does not delay, and expected starts are computed from the estimates.
     pub const RUNNING_ESTIMATE: &str = "caldera.dev/running-estimate";
-    /// On a Volcano Job, HyperJob or CronJob: when it was submitted (RFC 3339, to the microsecond). The webhook writes
-    /// it when the job is created and keeps it from then on, whatever a user writes. It orders jobs of one queue whose
-    /// bindings were made in one second, where it agrees with the job's `creationTimestamp`.
+    /// On a Volcano Job, on a workload of another kind that names a queue or whose namespace opted in, on a HyperJob
+    /// and on a CronJob: when it was submitted (RFC 3339, to the microsecond). The webhook writes it when the object is
+    /// created and keeps it from then on, whatever a user writes. It orders jobs of one queue whose bindings were made
+    /// in one second, where it agrees with the job's `creationTimestamp`.
     pub const SUBMITTED: &str = "caldera.dev/submitted";
-    /// On a Volcano Job, HyperJob or CronJob: the user who created it, as the API server knows them. Written and kept
-    /// in the same way. On a job of a HyperJob or CronJob of Volcano it is who created that.
+    /// On the same objects: the user who created it, as the API server knows them. Written and kept in the same way. On
+    /// a job of a HyperJob or CronJob it is who created that.
     pub const SUBMITTER: &str = "caldera.dev/submitter";
     /// On a workload, a Queue, a Cluster, a Command and ConfigMap `caldera-settings`: who last acted on it, as the API
     /// server knows them. The webhook writes it; nobody can write another's name there.

@@ -17,6 +17,7 @@ use caldera_core::{
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration};
 
 use crate::{
+    cluster_annotations::list_queue_names,
     karmada::{
         cluster::{AllocatableModeling, Cluster, ClusterStatus, READY, ResourceModel},
         policy::{
@@ -76,8 +77,7 @@ pub fn read_autoscaling(cluster: &Cluster) -> Result<Autoscaling, ParseAutoscali
 /// Of which queues alone a cluster takes jobs; of all where it names none.
 fn read_queues(cluster: &Cluster) -> Option<Vec<QueueName>> {
     let said = cluster.metadata.annotations.as_ref()?.get(CLUSTER_QUEUES)?;
-    let queues: Vec<QueueName> =
-        said.split(',').map(str::trim).filter(|name| !name.is_empty()).map(QueueName::from).collect();
+    let queues: Vec<QueueName> = list_queue_names(said).map(QueueName::from).collect();
     (!queues.is_empty()).then_some(queues)
 }
 

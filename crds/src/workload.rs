@@ -20,6 +20,7 @@ pub mod kind_declaration;
 pub mod kind_names;
 mod layout;
 mod layouts;
+mod left_to_member;
 mod member_queue;
 mod mpi_job;
 mod pod_owner;
@@ -53,6 +54,7 @@ pub use self::{
     completion::list_completing_tasks,
     group_pods::{GroupOfPod, leave_group, read_group_of_pod},
     kind::WorkloadKind,
+    left_to_member::list_wishes_left_to_member,
     member_queue::POD_GROUPS,
     pod_owner::find_job as find_job_of_pod,
     pod_specs::edit_pod_specs,
@@ -294,16 +296,20 @@ pub fn read_preemptable(object: &Value) -> Option<bool> {
     if own.is_some() {
         return own;
     }
-    let templates = match WorkloadKind::of_object(object) {
+    let said: Vec<bool> = list_pod_templates(&root).iter().filter_map(says_preemptable).collect();
+    (!said.is_empty()).then(|| said.into_iter().all(|says| says))
+}
+
+/// The templates of a workload's pods: of a Volcano Job one for each task.
+fn list_pod_templates<'a>(root: &Field<'a>) -> Vec<Field<'a>> {
+    match WorkloadKind::of_object(root.value) {
         Some(WorkloadKind::VolcanoJob) => {
             let tasks = root.at(&["spec"]).and_then(|spec| spec.list("tasks").ok()).unwrap_or_default();
             tasks.iter().filter_map(|task| task.at(&["template"])).collect()
         }
-        Some(kind) if let Some(layout) = kind.layout() => layout::list_templates(layout, &root),
-        _ => Vec::from_iter(find_pod_template(&root)),
-    };
-    let said: Vec<bool> = templates.iter().filter_map(says_preemptable).collect();
-    (!said.is_empty()).then(|| said.into_iter().all(|says| says))
+        Some(kind) if let Some(layout) = kind.layout() => layout::list_templates(layout, root),
+        _ => Vec::from_iter(find_pod_template(root)),
+    }
 }
 
 fn says_preemptable(place: &Field<'_>) -> Option<bool> {

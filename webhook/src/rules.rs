@@ -1,15 +1,16 @@
 //! What each route answers to a review: a function of the body and of what is known, but for the key of a new job's SSH
 //! pair, which is random. The server is around it (`run`), and fuzzing calls it as it is.
 
-use caldera_crds::names::caldera::WEBHOOK_VERSION;
+use caldera_crds::{names::caldera::WEBHOOK_VERSION, workload::WorkloadKind};
 use json_patch::PatchOperation;
 use serde_json::Value;
 use ssh_key::rand_core::{OsRng, RngCore};
 
 use crate::{
     decide::{
-        action::{choose_action_stamps, stamp_action},
+        action::choose_action_stamps,
         binding_gate::{GatedBinding, gate_binding},
+        cluster_annotations::refuse_cluster_annotations,
         cron_job::validate_cron_job,
         hyper_job::validate_hyper_job,
         job::validate_job,
@@ -21,12 +22,14 @@ use crate::{
         protected_fields::{refuse_forged_binding, refuse_forged_work},
         queue::{fill_defaults_of_queue, validate_queue},
         queue_limits::{refuse_card_model, refuse_too_large, refuse_too_long, warn_of_eviction},
+        settings::refuse_settings,
         stamps::{Stamp, set_stamps},
         stock_placement::{StockPlan, review_stock_placement},
         submission::choose_submission_stamps,
         verdict::Verdict,
         waiting_limits::refuse_full_line,
         work_copy::{ReviewedWork, rewrite_work},
+        workload_warnings::warn_of_workload,
     },
     observe::{
         cache::Snapshot,
@@ -62,7 +65,7 @@ pub const RULES: [(&str, Rule); 10] = [
             fill_defaults_of_queue(request).with_operations(stamps.unwrap_or_default())
         })
     }),
-    ("stamp-action", |body, snapshot| answer_review(body, |request| stamp_action(request, snapshot))),
+    ("stamp-action", answer_action),
     ("validate-cronjob", |body, _| answer_review(body, validate_cron_job)),
     ("validate-hyperjob", |body, snapshot| answer_review(body, |request| validate_hyper_job(request, snapshot.cache))),
     ("validate-queue", |body, snapshot| answer_review(body, |request| validate_queue(request, snapshot))),
@@ -161,6 +164,23 @@ fn stamp_object(
     let old = request.old_object.as_ref().filter(|_| !request.is_create());
     stamps.extend(choose_action_stamps(object, old, request.user_info.as_ref(), snapshot));
     set_stamps(object, stamps)
+}
+
+/// Of members, settings and Commands, and of workloads that are no Volcano Jobs.
+fn answer_action(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
+    answer_review(body, |request: &ReviewRequest<'_, Value>| {
+        if let Some(refused) = refuse_cluster_annotations(request).or_else(|| refuse_settings(request)) {
+            return refused;
+        }
+        let old = request.old_object.as_ref().filter(|_| !request.is_create());
+        let stamp = |object: &Value| {
+            let submission = WorkloadKind::of_object(object)
+                .map(|_| choose_submission_stamps(object, old, request.user_info.as_ref(), snapshot));
+            stamp_object(object, request, submission.unwrap_or_default(), snapshot)
+        };
+        let patch = request.object.as_ref().map(stamp).unwrap_or_default();
+        Verdict::Allow { patch, warnings: warn_of_workload(request, snapshot.cache) }
+    })
 }
 
 /// Of what makes jobs.

@@ -27,6 +27,7 @@ use super::{
     assumed_place::update_assumed_place,
     binding_deadlines::BindingDeadlines,
     capacity::FleetCapacity,
+    cluster_faults::ClusterFaults,
     cron_jobs::CronJobs,
     data_catalogue::DataCatalogue,
     data_claims::DataClaims,
@@ -103,6 +104,7 @@ pub struct Controller {
     links: FederationTopologies,
     pub(crate) jobs: Jobs,
     pub(crate) capacity: FleetCapacity,
+    pub(crate) cluster_faults: ClusterFaults,
     pub(crate) fleet_count: FleetCount,
     pub(crate) preemption: Preemption,
     pub(crate) deadlines: BindingDeadlines,
@@ -297,12 +299,14 @@ impl Controller {
 
     fn set_cluster(&mut self, cluster: ClusterFacts) {
         let (name, presence) = (cluster.cluster.name.clone(), cluster.presence);
+        self.outbox.extend(self.cluster_faults.observe_cluster(&cluster));
         self.capacity.set_cluster(cluster);
         self.update_presence(&name, Some(presence));
     }
 
     fn remove_cluster(&mut self, name: &str) {
         self.capacity.remove_cluster(name);
+        self.cluster_faults.forget_cluster(name);
         self.load_aware.observe_load(name, None, self.now);
         self.update_presence(name, None);
     }

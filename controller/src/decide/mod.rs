@@ -36,6 +36,7 @@
 //! | [`ttl`] | which jobs that ended are deleted |
 //! | [`queue_lifecycle`] | which queues open and close |
 //! | [`queue_annotations`] | what is said on queues: their faults, and the amounts that count |
+//! | [`cluster_faults`] | which annotations of Clusters count for nothing |
 //!
 //! Of all that, [`sent_writes`] holds back what was sent and is not seen yet.
 //!
@@ -56,6 +57,7 @@ mod batch_job_pods;
 mod binding_deadlines;
 pub(crate) mod binding_state;
 pub(crate) mod capacity;
+mod cluster_faults;
 mod controller;
 mod copy_cleanup;
 mod cron_jobs;

@@ -2,7 +2,10 @@
 
 use super::losses::Presence;
 use caldera_core::{inventory::Capacity, place};
-use caldera_crds::{action::Action, karmada::cluster::Cluster, placement, tenancy::NamespaceFacts};
+use caldera_crds::{
+    action::Action, cluster_annotations::list_annotation_faults, karmada::cluster::Cluster, placement,
+    tenancy::NamespaceFacts,
+};
 use k8s_openapi::{
     api::{core::v1::Namespace, scheduling::v1::PriorityClass},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -45,6 +48,10 @@ pub struct ClusterFacts {
     pub presence: Presence,
     /// What an admin last did to it, and who.
     pub acted: Option<Box<Action>>,
+    /// UID.
+    pub uid: String,
+    /// Annotations of ours that count for nothing, each with why.
+    pub faults: Vec<String>,
 }
 
 impl ClusterFacts {
@@ -56,6 +63,8 @@ impl ClusterFacts {
             summary: placement::read_summary_capacity(object.status.as_ref()),
             presence: Presence::read(object),
             acted: read_action(&object.metadata),
+            uid: object.metadata.uid.clone().unwrap_or_default(),
+            faults: list_annotation_faults(object.metadata.annotations.as_ref()),
         }
     }
 }

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::gang::ClusterName;
 use caldera_crds::{
+    cluster_annotations::parse_fence_time,
     karmada::{cluster::Cluster, work::Work},
     names::{
         caldera::FENCED_AT,
@@ -47,7 +48,7 @@ impl Presence {
         let is_ready = ready.is_some_and(|condition| condition.status == "True");
         let since = ready.map(|condition| condition.last_transition_time.0.as_second());
         let annotations = cluster.metadata.annotations.as_ref();
-        let fenced = annotations.and_then(|all| all.get(FENCED_AT)).and_then(|at| at.parse::<Timestamp>().ok());
+        let fenced = annotations.and_then(|all| all.get(FENCED_AT)).and_then(|at| parse_fence_time(at).ok());
         Self {
             lost_since: since.filter(|_| !is_ready),
             ready_since: since.filter(|_| is_ready),

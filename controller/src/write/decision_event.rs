@@ -48,6 +48,19 @@ impl Decision {
         Self::RecordEvent { regarding, event_type, reason: reason.to_owned(), message }
     }
 
+    /// An event on a member cluster.
+    #[must_use]
+    pub fn build_cluster_event(name: &str, uid: &str, event_type: EventType, reason: &str, message: String) -> Self {
+        let regarding = Regarding {
+            api_version: "cluster.karmada.io/v1alpha1".to_owned(),
+            kind: "Cluster".to_owned(),
+            namespace: String::new(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+        };
+        Self::RecordEvent { regarding, event_type, reason: reason.to_owned(), message }
+    }
+
     /// An event on a queue.
     #[must_use]
     pub fn build_queue_event(queue: &QueueFacts, event_type: EventType, reason: &str, message: String) -> Self {

@@ -108,12 +108,11 @@ fn describe_ignored_annotation(name: &str, value: &str, is_job: bool) -> Option<
         RENDEZVOUS if is_job => (false, "\"clusterset\" or \"none\""),
         SSH_SECRET if is_job => (is_dns_subdomain(value), "the name of a Secret"),
         // Whatever was written there, the webhook writes over it.
-        DATA | SUBMITTED | SUBMITTER if is_job => return None,
-        ACTED_BY | ACTION => return None,
+        SUBMITTED | SUBMITTER | ACTED_BY | ACTION => return None,
+        DATA if is_job => return None,
         // Told together: one fault and none counts.
         TASK_AFFINITY | TASK_ANTI_AFFINITY | TASK_ORDER if is_job => return None,
-        END_AS | RENDEZVOUS | SSH_SECRET | DATA | SUBMITTED | SUBMITTER | TASK_AFFINITY | TASK_ANTI_AFFINITY
-        | TASK_ORDER => {
+        END_AS | RENDEZVOUS | SSH_SECRET | DATA | TASK_AFFINITY | TASK_ANTI_AFFINITY | TASK_ORDER => {
             return Some(format!("annotation {name} means something on Volcano Jobs only: it is not looked at"));
         }
         _ if name.starts_with(PREFIX) => {

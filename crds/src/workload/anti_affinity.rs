@@ -15,27 +15,44 @@ use crate::{
     selector::label_selector,
 };
 
+/// Where terms are that must hold.
+pub(super) const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
 /// The most pods of a task with this template that one node can hold; `None` if only its capacity limits them.
 pub(super) fn most_per_node(workload: &Value, kind: WorkloadKind, template: &Value, task: &Task) -> Option<u32> {
-    let terms = &template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    if list_items(terms).next().is_none() {
-        return needs_host_port(&template["spec"]).then_some(1);
-    }
-    let namespace = workload["metadata"]["namespace"].as_str().unwrap_or_default();
-    let own = template["metadata"]["labels"].as_object().into_iter().flatten();
-    let mut labels: BTreeMap<&str, &str> =
-        own.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect();
-    if kind == WorkloadKind::VolcanoJob {
-        // `pkg/controllers/job/job_controller_util.go`, `createJobPod`.
-        let queue = workload["spec"]["queue"].as_str().filter(|queue| !queue.is_empty()).unwrap_or(DEFAULT_QUEUE);
-        let job = workload["metadata"]["name"].as_str().unwrap_or_default();
-        labels.extend([(JOB_NAME, job), (JOB_NAMESPACE, namespace), (TASK_SPEC, task.name.as_str()), (QUEUE, queue)]);
-    }
-    let is_apart = list_items(terms).any(|term| excludes_own_pods(term, &labels, namespace));
-    (needs_host_port(&template["spec"]) || is_apart).then_some(1)
+    let mut own = read_terms(workload, kind, template, task.name.as_str());
+    (needs_host_port(&template["spec"]) || own.any(|excludes_own| excludes_own)).then_some(1)
 }
 
-fn list_items(list: &Value) -> impl Iterator<Item = &Value> {
+/// Whether pods of this template have to keep off others than of their own template, or off more than one node.
+pub(super) fn keeps_off_others(workload: &Value, kind: WorkloadKind, template: &Value, task: &str) -> bool {
+    read_terms(workload, kind, template, task).any(|excludes_own| !excludes_own)
+}
+
+/// Of each required anti-affinity term, whether it only keeps pods of the template off each other's nodes.
+fn read_terms<'a>(
+    workload: &'a Value,
+    kind: WorkloadKind,
+    template: &'a Value,
+    task: &'a str,
+) -> impl Iterator<Item = bool> + use<'a> {
+    let terms = &template["spec"]["affinity"]["podAntiAffinity"][REQUIRED];
+    let namespace = workload["metadata"]["namespace"].as_str().unwrap_or_default();
+    let mut labels = BTreeMap::new();
+    if list_items(terms).next().is_some() {
+        let own = template["metadata"]["labels"].as_object().into_iter().flatten();
+        labels.extend(own.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))));
+        if kind == WorkloadKind::VolcanoJob {
+            // `pkg/controllers/job/job_controller_util.go`, `createJobPod`.
+            let queue = workload["spec"]["queue"].as_str().filter(|queue| !queue.is_empty()).unwrap_or(DEFAULT_QUEUE);
+            let job = workload["metadata"]["name"].as_str().unwrap_or_default();
+            labels.extend([(JOB_NAME, job), (JOB_NAMESPACE, namespace), (TASK_SPEC, task), (QUEUE, queue)]);
+        }
+    }
+    list_items(terms).map(move |term| excludes_own_pods(term, &labels, namespace))
+}
+
+pub(super) fn list_items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 

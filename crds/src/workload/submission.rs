@@ -1,7 +1,8 @@
-//! Who submitted a Volcano Job, HyperJob or CronJob and when, to the microsecond, as our webhook stamps it.
+//! Who submitted a workload, HyperJob or CronJob and when, to the microsecond, as our webhook stamps it.
 //!
 //! Rule: Kubernetes' times are whole seconds (`metav1.Time`), within which many jobs are made. So the webhook writes
-//! the time into an annotation when a job is created. Kinds that do not pass that webhook have no stamp.
+//! the time into an annotation when a job is created. A workload that is no Volcano Job, names no queue and is in a
+//! namespace that did not opt in does not pass it, nor one of another kind while the webhook is away: it has no stamp.
 //!
 //! The stamp orders only jobs whose ResourceBindings were made in one second
 //! ([`SubmitTime`](caldera_core::time::SubmitTime)): a job is as old as its binding. So it has no age of the time in
@@ -37,7 +38,7 @@ pub fn format_submit_time(time: Timestamp) -> String {
 /// When a workload was submitted, if it has a stamp that can be true.
 #[must_use]
 pub fn read_submit_time(object: &Value) -> Option<Timestamp> {
-    WorkloadKind::of_object(object).filter(|kind| *kind == WorkloadKind::VolcanoJob)?;
+    WorkloadKind::of_object(object)?;
     read_true_stamp(object)
 }
 
@@ -73,7 +74,7 @@ pub fn read_inherited_submitter(job: &Value) -> Option<String> {
             && matches!(
                 (owner["apiVersion"].as_str(), owner["kind"].as_str()),
                 (Some("training.volcano.sh/v1alpha1"), Some("HyperJob"))
-                    | (Some("batch.volcano.sh/v1alpha1"), Some("CronJob"))
+                    | (Some("batch.volcano.sh/v1alpha1" | "batch/v1"), Some("CronJob"))
             )
     };
     job["metadata"]["ownerReferences"].as_array().filter(|owners| owners.iter().any(makes))?;
@@ -118,6 +119,7 @@ mod tests {
         for (api_version, kind, controls, inherited) in [
             ("training.volcano.sh/v1alpha1", "HyperJob", true, true),
             ("batch.volcano.sh/v1alpha1", "CronJob", true, true),
+            ("batch/v1", "CronJob", true, true),
             ("batch.volcano.sh/v1alpha1", "CronJob", false, false),
             ("example.com/v1", "HyperJob", true, false),
         ] {
@@ -140,9 +142,10 @@ mod tests {
         }
         assert_eq!(read_submit_time(&job("2026-11-27T08:00:30Z", "")), None);
         let mut other = job("2026-11-27T08:00:30Z", "2026-11-27T08:00:30Z");
-        other["apiVersion"] = "apps/v1".into();
-        other["kind"] = "Deployment".into();
-        assert_eq!(read_submit_time(&other), None, "it did not pass the webhook");
+        (other["apiVersion"], other["kind"]) = ("apps/v1".into(), "Deployment".into());
+        assert!(read_submit_time(&other).is_some(), "each kind that can be queued");
+        (other["apiVersion"], other["kind"]) = ("v1".into(), "ConfigMap".into());
+        assert_eq!(read_submit_time(&other), None);
     }
 
     #[test]

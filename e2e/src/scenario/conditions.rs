@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
-use serde_json::Value;
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
 
 use super::{PATIENCE, Scenario, gone, until};
-use crate::kinds::Kind;
+use crate::{kinds::Kind, world::api};
 
 impl Scenario {
     /// Waits until `met` holds for an object on the host, and returns it.
@@ -54,6 +54,36 @@ impl Scenario {
         };
         let late = || anyhow::bail!("waited {PATIENCE:?} in vain for an event {reason} about {name}");
         tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| late())
+    }
+
+    /// Writes an annotation of a Cluster that can not be read, and takes it away again: it is refused, or, where the
+    /// server of Clusters runs no admission, as Karmada's, an event tells it.
+    ///
+    /// # Errors
+    /// If nobody says what is wrong within the scenario's patience.
+    pub async fn write_unreadable_annotation(&self, cluster: &str, annotation: &str) -> anyhow::Result<()> {
+        let set = |value: Value| json!({"metadata": {"annotations": {annotation: value}}});
+        let words = format!("metadata.annotations[{annotation}]: ");
+        if let Err(refused) = self.patch(Kind::Cluster, cluster, &set("soon".into())).await {
+            let said = format!("{refused:#}");
+            ensure!(said.contains(&words) && said.contains("for example: "), "{said}");
+            return Ok(());
+        }
+        let events = api(&self.world.host, &Kind::Event.resource(), Some("default"));
+        let is_told = |event: &kube::api::DynamicObject| {
+            event.data["reason"] == "ClusterMisconfigured"
+                && event.data["involvedObject"]["name"] == cluster
+                && event.data["message"].as_str().is_some_and(|message| message.contains(&words))
+        };
+        let told = async {
+            while !events.list(&kube::api::ListParams::default()).await?.iter().any(is_told) {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+            anyhow::Ok(())
+        };
+        let told = tokio::time::timeout(PATIENCE, told).await;
+        self.patch(Kind::Cluster, cluster, &set(Value::Null)).await?;
+        told.with_context(|| format!("nobody said what is wrong with {annotation} of {cluster}"))?
     }
 
     /// Waits until an object on the host is gone.

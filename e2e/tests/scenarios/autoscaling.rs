@@ -42,6 +42,7 @@ async fn play(s: &Scenario, member: &str, cores: u64) -> anyhow::Result<()> {
         ["NeverFits", "ExceedsFleet", "InsufficientCapacity"].iter().any(|reason| told.contains(reason))
     })
     .await?;
+    s.write_unreadable_annotation(member, AUTOSCALED_GROUPS).await?;
     // Its admin says that one node may come that does: the first has it, and nobody else.
     let node = json!({"cpu": (cores + 1).to_string(), "memory": "64Gi", "pods": "20"});
     let groups = json!([{"name": "large", "nodes": {POOL: "large"}, "max": 1, "resources": node, "delay": "5m"}]);

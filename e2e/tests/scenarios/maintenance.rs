@@ -46,6 +46,7 @@ fn a_job_that_would_run_into_a_maintenance_window_goes_elsewhere_or_waits_for_it
         let queue = s.queue("q", json!({"cpu": "1"})).await?;
         let members: Vec<String> = s.members().map(str::to_owned).collect();
         let (kept, other) = (members[0].as_str(), members[1].as_str());
+        s.write_unreadable_annotation(kept, MAINTENANCE).await?;
         s.submit(Kind::Job, ten_minutes("before", &queue), &only(&[kept])).await?;
         s.until_phase("before", "Running").await?;
         keep(&s, kept, Some((300, 3_600))).await?;

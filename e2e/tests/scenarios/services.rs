@@ -1,6 +1,7 @@
 //! Deployments and batch Jobs under quota.
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
+use caldera_crds::names::caldera::{SUBMITTED, SUBMITTER};
 use caldera_e2e::{
     Scenario,
     kinds::Kind,
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 fn a_deployment_that_names_a_queue_is_charged_to_it() {
     run("service", async |s| {
         let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        submit_as_another(&s, &queue).await?;
         s.submit(Kind::Deployment, deployment("web", Some(&queue), 3, "200m"), &aggregated()).await?;
         s.until_placed("web-deployment").await?;
         s.until(Kind::Deployment, "web", "is ready", |web| web["status"]["readyReplicas"] == 3).await?;
@@ -23,6 +25,25 @@ fn a_deployment_that_names_a_queue_is_charged_to_it() {
         s.until(Kind::Deployment, "more", "is ready", |web| web["status"]["readyReplicas"] == 3).await?;
         Ok(())
     });
+}
+
+/// A Deployment that says when another submitted it. No outage of the webhook stops it, so that one may come late.
+async fn submit_as_another(s: &Scenario, queue: &str) -> anyhow::Result<()> {
+    let (at, user) = ("2020-01-01T00:00:00.000000Z", "eve");
+    for turn in 0..5 {
+        let name = format!("forged-{turn}");
+        let mut object = deployment(&name, Some(queue), 1, "10m");
+        (object["metadata"]["annotations"][SUBMITTED], object["metadata"]["annotations"][SUBMITTER]) =
+            (at.into(), user.into());
+        s.create(Kind::Deployment, object).await?;
+        let stored = s.get(Kind::Deployment, &name).await?.context("it is gone")?;
+        s.delete(Kind::Deployment, &name).await?;
+        let says = |name: &str| stored["metadata"]["annotations"][name].as_str().unwrap_or_default().to_owned();
+        if says(SUBMITTED).as_str() > at && ![user, ""].contains(&says(SUBMITTER).as_str()) {
+            return Ok(());
+        }
+    }
+    bail!("nobody stamped five Deployments")
 }
 
 #[test]

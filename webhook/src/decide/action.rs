@@ -11,14 +11,8 @@ use caldera_crds::{
 };
 use serde_json::Value;
 
-use super::{
-    stamps::{Stamp, set_stamps},
-    verdict::Verdict,
-};
-use crate::observe::{
-    cache::Snapshot,
-    request::{ReviewRequest, UserInfo},
-};
+use super::stamps::Stamp;
+use crate::observe::{cache::Snapshot, request::UserInfo};
 
 /// The stamps of an object; `old` is what it was before, if it is not new.
 #[must_use]
@@ -39,14 +33,6 @@ pub fn choose_action_stamps(
     }
 }
 
-/// Stamps what is reviewed for nothing else.
-#[must_use]
-pub fn stamp_action(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>) -> Verdict {
-    let Some(object) = request.object.as_ref() else { return Verdict::UNCHANGED };
-    let old = request.old_object.as_ref().filter(|_| !request.is_create());
-    Verdict::allow_with(set_stamps(object, choose_action_stamps(object, old, request.user_info.as_ref(), snapshot)))
-}
-
 #[cfg(test)]
 mod tests {
     use caldera_crds::names::caldera::{ACTED_BY, ACTION, HOLD};
@@ -55,7 +41,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        decide::{job::tests::job, patch::tests::applied},
+        decide::{job::tests::job, patch::tests::applied, stamps::set_stamps},
         observe::cache::Cache,
     };
 

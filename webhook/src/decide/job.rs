@@ -9,11 +9,11 @@ use caldera_core::data_source::shorten_text;
 use caldera_crds::{
     job_admission::{QueueView, list_creation_refusals, list_update_refusals, queue_refusals},
     names::caldera::DATA,
-    workload::{annotations::list_ignored_annotations, priority_class_of, queue_of, read_data_location},
+    workload::{priority_class_of, queue_of, read_data_location},
 };
 use serde_json::Value;
 
-use super::verdict::Verdict;
+use super::{verdict::Verdict, workload_warnings::list_unread_wishes};
 use crate::observe::{cache::Cache, request::ReviewRequest};
 
 /// Refusals that are told.
@@ -34,8 +34,8 @@ pub fn validate_job(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Verdic
         return Verdict::deny_invalid(format!("metadata.annotations[{DATA}]: {error}"));
     }
     // What was said before is not told again.
-    let known = request.old_object.as_ref().map(list_ignored_annotations).unwrap_or_default();
-    let unread: Vec<String> = list_ignored_annotations(job).into_iter().filter(|text| !known.contains(text)).collect();
+    let known = request.old_object.as_ref().map(list_unread_wishes).unwrap_or_default();
+    let unread: Vec<String> = list_unread_wishes(job).into_iter().filter(|text| !known.contains(text)).collect();
     // What a newer rule would refuse stays updatable where its spec does not change.
     if request.old_object.as_ref().is_some_and(|old| old.get("spec") == job.get("spec")) {
         return Verdict::Allow { patch: Vec::new(), warnings: unread };

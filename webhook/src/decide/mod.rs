@@ -8,7 +8,9 @@
 //! - Volcano Jobs: [`job_defaults`] with `ssh_keys`; [`job`], [`namespace_access`], [`queue_limits`],
 //!   [`priority_classes`], [`waiting_limits`].
 //! - Queues: [`queue`]. HyperJobs: [`hyper_job`].
-//! - Of all that users act on: [`action`], who it was.
+//! - Other workloads: [`workload_warnings`]. Clusters: [`cluster_annotations`]. ConfigMap `caldera-settings`:
+//!   [`settings`].
+//! - Of all that users act on: [`action`], who it was; of all that is queued: [`submission`].
 //! - What Karmada asks of a Volcano Job: [`interpreter`].
 //!
 //! [`verdict`] is what they answer with, [`patch`] how a change is told.
@@ -16,6 +18,7 @@
 pub mod action;
 pub mod binding_gate;
 mod charged_copy;
+pub mod cluster_annotations;
 pub mod cron_job;
 mod grace_period;
 pub mod hyper_job;
@@ -32,6 +35,7 @@ pub mod priority_classes;
 pub mod protected_fields;
 pub mod queue;
 pub mod queue_limits;
+pub mod settings;
 mod ssh_keys;
 pub mod stamps;
 pub mod stock_placement;
@@ -40,3 +44,4 @@ mod unadmitted_copy;
 pub mod verdict;
 pub mod waiting_limits;
 pub mod work_copy;
+pub mod workload_warnings;

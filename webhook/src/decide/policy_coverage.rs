@@ -1,7 +1,7 @@
-//! A warning for a new Volcano Job that no policy selects: it would wait on the host for ever, and nobody says why.
+//! A warning for a new workload that no policy selects: it would wait on the host for ever, and nobody says why.
 //!
 //! Rules: it is only a warning, since a policy may come later, also in the same `kubectl apply`. Nothing is said while
-//! policies were not listed, of a job that a controller made, where policies are not all kept
+//! policies were not listed, of what a controller made, where policies are not all kept
 //! ([`kept_policies`](crate::observe::kept_policies)), and where more would have to be looked at than [`MOST_PARTS`].
 
 use caldera_crds::object::read_list_at;
@@ -30,7 +30,7 @@ pub fn warn_of_no_policy(job: &Value, namespace: &str, cache: &Cache) -> Option<
         parts > MOST_PARTS || selection.selects(job)
     });
     (!may_be_selected).then(|| {
-        "no PropagationPolicy or ClusterPropagationPolicy selects this job yet: it stays here, in no queue and on no \
+        "no PropagationPolicy or ClusterPropagationPolicy selects it yet: it stays here, in no queue and on no \
          cluster, until one does"
             .to_owned()
     })

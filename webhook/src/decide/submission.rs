@@ -1,9 +1,9 @@
-//! Who submits a Volcano Job, HyperJob or CronJob and when: two annotations that are ours.
+//! Who submits a workload, HyperJob or CronJob and when: two annotations that are ours.
 //!
-//! Rule ([`caldera_crds::workload::submission`]): a new job gets both, whatever its user wrote there. From then on they
-//! stay as they are: an update by anybody else than a trusted writer that changes, adds or takes away one of them has
-//! that undone. It is not refused, for a manifest that replaces the job has none of them. Of a job that a HyperJob or
-//! CronJob makes, a trusted writer says who submitted that.
+//! Rule ([`caldera_crds::workload::submission`]): a new one that we are asked about gets both, whatever its user wrote
+//! there. From then on they stay as they are: an update by anybody else than a trusted writer that changes, adds or
+//! takes away one of them has that undone. It is not refused, for a manifest that replaces the object has none of them.
+//! Of a job that a HyperJob or CronJob makes, a trusted writer says who submitted that.
 
 use caldera_crds::workload::submission::{STAMPS, format_submit_time, read_inherited_submitter};
 use serde_json::Value;
@@ -94,6 +94,19 @@ mod tests {
             json!([{"apiVersion": "training.volcano.sh/v1alpha1", "kind": "HyperJob", "controller": true}]);
         let submitter = |user: &str| stamped(&child, None, user, NOW)["metadata"]["annotations"][SUBMITTER].clone();
         assert_eq!((submitter(CONTROLLER), submitter("eve")), (json!("ada"), json!("eve")));
+    }
+
+    #[test]
+    fn a_workload_of_another_kind_is_stamped_and_keeps_its_stamps_as_a_volcano_job_does() {
+        let with = |annotations: Value| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "annotations": annotations}});
+        let stored = with(json!({SUBMITTED: NOW, SUBMITTER: "ada", "volcano.sh/queue-name": "q"}));
+        let forged = with(json!({SUBMITTED: "2020-01-01T00:00:00Z", SUBMITTER: "eve", "volcano.sh/queue-name": "q"}));
+        assert_eq!(stamped(&forged, None, "ada", NOW), stored);
+        let bare = with(json!({"volcano.sh/queue-name": "q"}));
+        for new in [&forged, &bare] {
+            assert_eq!(stamped(new, Some(&stored), "eve", "2026-11-27T09:00:00Z"), stored);
+        }
+        assert_eq!(stamped(&forged, Some(&bare), "eve", NOW), bare);
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! other kinds in namespaces that opted in; Works of Volcano Jobs, of what names a queue where CEL can see it, and of a
 //! workload's binding that carry another kind. Other bindings go on, since they do not tell whether their workload
 //! names a queue, and so do other Works, and all of kinds that were told by data since it was registered. Who acts on
-//! members, settings and other workloads, and by Commands, is not known then.
+//! members, settings and other workloads, by Commands, and who submits these workloads and CronJobs of Kubernetes, is
+//! not known then; nor are wrong annotations of members and wrong settings refused.
 //!
 //! Who is asked about (`matchConditions`, `namespaceSelector`): only our kinds, and not an update of a job's metadata,
 //! nor of a gated binding in which neither spec nor annotations change, nor one of a gated binding by our own
@@ -27,8 +28,8 @@ use serde_json::{Value, json};
 
 use super::match_conditions::{
     BY_OTHERS, CRON_JOB, HAS_PLACEMENT, JOB_FLOW, KindsInCel, NEW_BINDING, NEW_CLUSTER, NEW_SPEC,
-    NEW_SPEC_OR_ANNOTATIONS, POD_GROUP, VOLCANO_KIND, match_new_actions, match_new_spec_or_stamps, match_new_stamps,
-    match_queued_cron_job,
+    NEW_SPEC_OR_ANNOTATIONS, POD_GROUP, VOLCANO_KIND, match_new_actions, match_new_actions_in_namespace,
+    match_new_spec_or_stamps, match_new_stamps, match_queued_cron_job,
 };
 
 /// Where the webhook is, as its callers reach it.
@@ -54,6 +55,7 @@ const WORKS: ResourceOf = ("work.karmada.io", "v1alpha1", "works");
 const JOBS: ResourceOf = ("batch.volcano.sh", "v1alpha1", "jobs");
 const HYPER_JOBS: ResourceOf = ("training.volcano.sh", "v1alpha1", "hyperjobs");
 const CRON_JOBS: ResourceOf = ("batch.volcano.sh", "v1alpha1", "cronjobs");
+const BATCH_CRON_JOBS: ResourceOf = ("batch", "v1", "cronjobs");
 const QUEUES: ResourceOf = ("scheduling.volcano.sh", "v1beta1", "queues");
 const COMMANDS: ResourceOf = ("bus.volcano.sh", "v1alpha1", "commands");
 const CLUSTERS: ResourceOf = ("cluster.karmada.io", "v1alpha1", "clusters");
@@ -155,8 +157,11 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
         hook
     };
     let is_settings = format!("object.metadata.name == '{SETTINGS}'");
-    let acts = match_new_actions();
-    let mut services = action_hook("services", JOBS, Some(("changed", &acts)));
+    // In the namespaces that opted in each new workload is queued.
+    let mut services = action_hook("services", JOBS, Some(("changed", &match_new_actions())));
+    let mut of_namespaces = action_hook("namespaces", JOBS, Some(("changed", &match_new_actions_in_namespace())));
+    services["namespaceSelector"] = opted_in("NotIn");
+    of_namespaces["namespaceSelector"] = opted_in("In");
     let others = WorkloadKind::list_all().filter(|kind| *kind != WorkloadKind::VolcanoJob).map(|kind| {
         let resource = kind.api_resource();
         json!({
@@ -165,6 +170,15 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
         })
     });
     services["rules"] = others.collect();
+    of_namespaces["rules"] = services["rules"].clone();
+    let new_stamps = match_new_stamps();
+    let mut batch_cron_jobs = hook(
+        "batch-cronjobs.submission.caldera.dev",
+        "/stamp-submission",
+        BATCH_CRON_JOBS,
+        &[("changed", &new_stamps)],
+    );
+    (batch_cron_jobs["failurePolicy"], batch_cron_jobs["timeoutSeconds"]) = ("Ignore".into(), 2.into());
     let mutating = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": "queue.caldera.dev"},
@@ -187,13 +201,15 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
                 &[("of-a-workload", &kinds.match_workload_binding()), ("carries-none", &kinds.match_work_without_workload())],
             ),
             hook("jobs.defaults.caldera.dev", "/mutate-job", JOBS, &[("changed", &match_new_spec_or_stamps())]),
-            hook("hyperjobs.submission.caldera.dev", "/stamp-submission", HYPER_JOBS, &[("changed", &match_new_stamps())]),
-            hook("cronjobs.submission.caldera.dev", "/stamp-submission", CRON_JOBS, &[("changed", &match_new_stamps())]),
+            hook("hyperjobs.submission.caldera.dev", "/stamp-submission", HYPER_JOBS, &[("changed", &new_stamps)]),
+            hook("cronjobs.submission.caldera.dev", "/stamp-submission", CRON_JOBS, &[("changed", &new_stamps)]),
+            batch_cron_jobs,
             hook("queues.defaults.caldera.dev", "/mutate-queue", QUEUES, &[]),
             action_hook("commands", COMMANDS, None),
             action_hook("clusters", CLUSTERS, Some(("changed", NEW_CLUSTER))),
             action_hook("settings", CONFIG_MAPS, Some(("settings", &is_settings))),
             services,
+            of_namespaces,
         ],
     });
     let validating = json!({
@@ -245,7 +261,7 @@ mod tests {
         let all = build_configurations(&Endpoint::Url("https://h:1".into()), "");
         let hooks = all[0]["webhooks"].as_array().unwrap().iter();
         let stamping: Vec<&Value> = hooks.filter(|hook| hook["name"].as_str().unwrap().contains("actions.")).collect();
-        assert_eq!(stamping.len(), 4);
+        assert_eq!(stamping.len(), 5);
         for hook in stamping {
             assert_eq!((&hook["failurePolicy"], &hook["sideEffects"]), (&json!("Ignore"), &json!("None")), "{hook}");
             let rules = hook["rules"].as_array().unwrap();

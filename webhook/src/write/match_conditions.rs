@@ -167,12 +167,43 @@ pub(super) fn match_new_stamps() -> String {
     format!("request.operation == 'CREATE' || {}", match_changed_annotations(STAMPS))
 }
 
-/// Whether a user acts on a workload, or makes one that has stamps already.
+/// Whether a user acts on a workload, has other stamps there, or makes one that is queued whatever its namespace says,
+/// or that has stamps already.
 pub(super) fn match_new_actions() -> String {
-    let acts = match_changed_annotations(ACTION_STAMPS.into_iter().chain(WORKLOAD_ACTIONS));
-    let stamps = ACTION_STAMPS.map(|name| format!("'{name}' in object.metadata.annotations"));
-    let is_stamped = format!("has(object.metadata.annotations) && ({})", stamps.join(" || "));
-    format!("request.operation == 'CREATE' ? {is_stamped} : {acts}")
+    let names = STAMPS.into_iter().chain(ACTION_STAMPS).map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    let is_stamped =
+        format!("has(object.metadata.annotations) && [{names}].exists(s, s in object.metadata.annotations)");
+    format!("request.operation == 'CREATE' ? {is_stamped} || {} : {}", match_named_queue(), match_changed_stamps())
+}
+
+/// The same in a namespace that opted in: each that is made is queued.
+pub(super) fn match_new_actions_in_namespace() -> String {
+    format!("request.operation == 'CREATE' || {}", match_changed_stamps())
+}
+
+fn match_changed_stamps() -> String {
+    match_changed_annotations(STAMPS.into_iter().chain(ACTION_STAMPS).chain(WORKLOAD_ACTIONS))
+}
+
+/// Whether a workload names a queue: itself, on its pods, or in the field of its own kind for that.
+fn match_named_queue() -> String {
+    let fields: BTreeSet<&[&str]> = WorkloadKind::list_all().flat_map(WorkloadKind::list_queue_fields).collect();
+    // Names of fields, told by data too, that are no words of CEL.
+    let is_plain = |field: &str| field.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
+    let fields = fields.into_iter().filter(|path| path.iter().all(|field| is_plain(field)));
+    let is_set = |path: &[&str]| {
+        let (mut at, mut is_there) = ("object".to_owned(), String::new());
+        for field in path {
+            is_there.push_str(&format!("'{field}' in {at} && "));
+            at.push_str(&format!("['{field}']"));
+        }
+        format!("{is_there}{at} != ''")
+    };
+    let own: String = fields.map(|path| format!(" || {}", is_set(path))).collect();
+    format!(
+        "[object.metadata, has(object.spec) && has(object.spec.template) && has(object.spec.template.metadata) ? \
+         object.spec.template.metadata : object.metadata].exists(p, {NAMES_QUEUE}){own}"
+    )
 }
 
 /// Whether an admin acts on a member: by its taints, or by an annotation. A new one may have stamps already.
@@ -272,25 +303,44 @@ mod tests {
         let mut labelled = old.clone();
         labelled["metadata"]["labels"] = json!({"l": "v"});
         assert!(!holds(NEW_CLUSTER, Some(&old), &labelled));
+        let mut beaten = old.clone();
+        beaten["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+        assert!(!holds(NEW_CLUSTER, Some(&old), &beaten), "a heartbeat");
         assert!(holds(NEW_CLUSTER, None, &labelled));
         assert!(holds(NEW_CLUSTER, Some(&old), &member(json!({"a": "2"}), json!([]))));
         assert!(holds(NEW_CLUSTER, Some(&old), &member(json!({"a": "1"}), json!([{"key": "k"}]))));
     }
 
     #[test]
-    fn a_workload_is_stamped_when_a_user_acts_on_it_and_asked_about_when_it_is_made_with_stamps() {
+    fn a_workload_is_asked_about_when_it_is_made_to_be_queued_or_with_stamps_and_when_a_user_acts_on_it() {
         let with = |annotations: Value| json!({"metadata": {"name": "d", "annotations": annotations}});
         let (bare, queued) =
             (json!({"metadata": {"name": "d"}}), with(json!({"scheduling.volcano.sh/queue-name": "q"})));
-        let acts = match_new_actions();
-        for stamp in ACTION_STAMPS {
+        let (acts, in_namespace) = (match_new_actions(), match_new_actions_in_namespace());
+        for stamp in ACTION_STAMPS.into_iter().chain(STAMPS) {
             for value in ["ada", ""] {
                 assert!(holds(&acts, None, &with(json!({stamp: value}))), "{stamp}={value}");
             }
         }
-        assert!(!holds(&acts, None, &bare) && !holds(&acts, None, &queued), "most are made so");
-        assert!(holds(&acts, Some(&queued), &with(json!({"caldera.dev/hold": "true"}))));
-        assert!(!holds(&acts, Some(&queued), &queued) && !holds(&acts, Some(&bare), &bare));
+        let spec = |spec: Value| json!({"metadata": {"name": "d"}, "spec": spec});
+        let of_pods = spec(json!({"template": {"metadata": {"labels": {"volcano.sh/queue-name": "q"}}}}));
+        let of_kubeflow = spec(json!({"runPolicy": {"schedulingPolicy": {"queue": "q"}}}));
+        let of_spark = spec(json!({"batchSchedulerOptions": {"queue": "q"}}));
+        for made in [&queued, &of_pods, &of_kubeflow, &of_spark] {
+            assert!(holds(&acts, None, made), "{made}");
+        }
+        let of_none = spec(json!({"runPolicy": {"schedulingPolicy": {"queue": ""}}, "template": {"metadata": {}}}));
+        for made in [&bare, &of_none, &spec(json!({"runPolicy": {}}))] {
+            assert!(!holds(&acts, None, made) && holds(&in_namespace, None, made), "{made}");
+        }
+        for acts in [&acts, &in_namespace] {
+            assert!(holds(acts, Some(&queued), &with(json!({"caldera.dev/hold": "true"}))));
+            assert!(holds(acts, Some(&bare), &with(json!({"caldera.dev/submitter": "eve"}))));
+            assert!(!holds(acts, Some(&queued), &queued) && !holds(acts, Some(&bare), &bare));
+            let mut scaled = queued.clone();
+            scaled["spec"] = json!({"replicas": 2});
+            assert!(!holds(acts, Some(&queued), &scaled), "what others than its user do to it most");
+        }
     }
 
     #[test]

@@ -1,0 +1,139 @@
+//! What of a workload's pods is left to the scheduler of the member that a copy goes to, to be told at submission.
+//!
+//! Rule: clusters and nodes are chosen by requests, node selectors, node affinity, taints, host ports, and by pods of
+//! one template that keep off each other ([`anti_affinity`]). Of all else that is required of a node nothing is asked:
+//! what is only preferred keeps no pod from starting, and is not told.
+
+use std::collections::BTreeSet;
+
+use caldera_core::{data_source::shorten_text, text::name_some};
+use serde_json::Value;
+
+use super::{
+    WorkloadKind,
+    anti_affinity::{REQUIRED, keeps_off_others, list_items},
+    field::Field,
+    list_pod_templates,
+};
+
+/// Values of `topologyPolicy` by which the member's Volcano refuses nodes.
+const STRICT_NUMA: [&str; 2] = ["restricted", "single-numa-node"];
+
+/// A sentence for each kind of wish that nobody looks at before a copy is in its member.
+#[must_use]
+pub fn list_wishes_left_to_member(object: &Value) -> Vec<String> {
+    let Some(kind) = WorkloadKind::of_object(object) else { return Vec::new() };
+    let is_job = kind == WorkloadKind::VolcanoJob;
+    let (mut spread, mut claims, mut policies, mut wants_others) = (Texts::new(), Texts::new(), Texts::new(), false);
+    for (at, template) in list_pod_templates(&Field::unnamed(object)).iter().enumerate() {
+        let task = if is_job { object["spec"]["tasks"][at]["name"].as_str() } else { None };
+        let (template, spec) = (template.value, &template.value["spec"]);
+        let constraints = list_items(&spec["topologySpreadConstraints"]);
+        let strict = constraints.filter(|constraint| constraint["whenUnsatisfiable"] != "ScheduleAnyway");
+        add_texts(&mut spread, strict.map(|constraint| &constraint["topologyKey"]));
+        wants_others |= list_items(&spec["affinity"]["podAffinity"][REQUIRED]).next().is_some();
+        wants_others |= keeps_off_others(object, kind, template, task.unwrap_or_default());
+        let volumes = list_items(&spec["volumes"]);
+        add_texts(&mut claims, volumes.map(|volume| &volume["persistentVolumeClaim"]["claimName"]));
+    }
+    if is_job {
+        add_texts(&mut claims, list_items(&object["spec"]["volumes"]).map(|volume| &volume["volumeClaimName"]));
+        let of_tasks = list_items(&object["spec"]["tasks"]).map(|task| &task["topologyPolicy"]);
+        let is_strict = |policy: &&Value| policy.as_str().is_some_and(|policy| STRICT_NUMA.contains(&policy));
+        add_texts(&mut policies, of_tasks.filter(is_strict));
+    }
+    let say = |what: &str, texts: Texts| {
+        let texts = Vec::from_iter(texts);
+        (!texts.is_empty()).then(|| tell(&format!("{what} {}", name_some(&texts))))
+    };
+    [
+        say("topology spread over", spread),
+        wants_others.then(|| tell("affinity or anti-affinity to other pods")),
+        say("the zone of volume claim", claims),
+        say("topologyPolicy", policies),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+type Texts = BTreeSet<String>;
+
+fn tell(what: &str) -> String {
+    format!("{what} is left to the member's scheduler; a copy may stay Pending there")
+}
+
+fn add_texts<'a>(texts: &mut Texts, values: impl Iterator<Item = &'a Value>) {
+    texts.extend(values.filter_map(Value::as_str).map(shorten_text));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const LEFT: &str = " is left to the member's scheduler; a copy may stay Pending there";
+
+    fn job(task: Value) -> Value {
+        let mut whole = json!({"name": "w", "replicas": 2});
+        whole.as_object_mut().unwrap().extend(task.as_object().unwrap().clone());
+        json!({
+            "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j", "namespace": "ns"},
+            "spec": {"tasks": [{"name": "plain", "template": {"spec": {}}}, whole]},
+        })
+    }
+
+    fn told(spec: Value) -> Vec<String> {
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "ns"},
+            "spec": {"template": {"metadata": {"labels": {"app": "x"}}, "spec": spec}},
+        });
+        let told = list_wishes_left_to_member(&deployment);
+        assert_eq!(list_wishes_left_to_member(&job(json!({"template": deployment["spec"]["template"]}))), told);
+        told
+    }
+
+    fn apart(key: &str, app: &str) -> Value {
+        let term = json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}});
+        json!({"affinity": {"podAntiAffinity": {REQUIRED: [term]}}})
+    }
+
+    #[test]
+    fn what_the_members_scheduler_alone_looks_at_is_told_in_one_sentence_each() {
+        let spread =
+            |when: &str| json!({"topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": when}]});
+        assert_eq!(told(spread("DoNotSchedule")), [format!("topology spread over zone{LEFT}")]);
+        let others = [format!("affinity or anti-affinity to other pods{LEFT}")];
+        assert_eq!(told(json!({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}})), others);
+        assert_eq!(told(apart("zone", "x")), others);
+        assert_eq!(told(apart("kubernetes.io/hostname", "y")), others);
+        let claim = |name: &str| json!({"persistentVolumeClaim": {"claimName": name}});
+        let volumes = json!({"volumes": [claim("b"), claim("a"), claim("b"), {"emptyDir": {}}]});
+        assert_eq!(told(volumes), [format!("the zone of volume claim a, b{LEFT}")]);
+    }
+
+    #[test]
+    fn a_volcano_jobs_claims_and_numa_policies_are_told_too() {
+        let mut object = job(json!({"topologyPolicy": "single-numa-node"}));
+        object["spec"]["volumes"] = json!([{"mountPath": "/a", "volumeClaimName": "data"}, {"mountPath": "/b"}]);
+        let want =
+            ["the zone of volume claim data", "topologyPolicy single-numa-node"].map(|what| format!("{what}{LEFT}"));
+        assert_eq!(list_wishes_left_to_member(&object), want);
+    }
+
+    #[test]
+    fn what_is_looked_at_or_only_preferred_is_not_told() {
+        let none = Vec::<String>::new();
+        let preferred =
+            json!({"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}]});
+        assert_eq!(told(preferred), none);
+        assert_eq!(told(apart("kubernetes.io/hostname", "x")), none);
+        let liked = json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]});
+        assert_eq!(told(json!({"affinity": {"podAffinity": liked, "podAntiAffinity": liked}})), none);
+        for policy in ["", "none", "best-effort"] {
+            assert_eq!(list_wishes_left_to_member(&job(json!({"topologyPolicy": policy}))), none, "{policy}");
+        }
+        assert_eq!(list_wishes_left_to_member(&json!({"kind": "Secret"})), none);
+    }
+}
