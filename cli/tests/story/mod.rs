@@ -17,8 +17,8 @@ const LENT: &str = include_str!("../../../manifests/examples/71-lent.yaml");
 const OWNER: &str = include_str!("../../../manifests/examples/72-owner.yaml");
 
 impl Sandbox {
-    /// Until jobs run and wait as they will from then on.
-    pub fn fill_fleet(&self) {
+    /// Until jobs run and wait as they will from then on; says which was evicted.
+    pub fn fill_fleet(&self) -> &'static str {
         self.apply(QUEUES);
         self.apply(LENDING_QUEUES);
         self.apply_lasting(SPLIT, "10m");
@@ -31,6 +31,9 @@ impl Sandbox {
         self.apply_lasting(URGENT, "5m");
         self.apply_lasting(OWNER, "30m");
         self.until_states(&[("vision", "Running"), ("low-priority", "Waiting"), ("urgent-report", "Waiting")]);
+        let rows = self.list_jobs().unwrap();
+        let waits = |job: &&str| rows.iter().any(|row| row["job"] == **job && row["state"] == "Waiting");
+        ["speech-1", "speech-2"].into_iter().find(waits).expect("lent quota came back, and nothing gave way")
     }
 
     /// Its jobs run for an hour, and say that they run for this time.
@@ -46,14 +49,18 @@ impl Sandbox {
         }
     }
 
+    fn list_jobs(&self) -> Result<Vec<Value>, String> {
+        let args = ["job", "list", "-n", "default", "-o", "json", "--kubeconfig", &self.kubeconfig];
+        let output = Command::new(BINARY).args(args).output().unwrap();
+        let listed: Value = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
+        Ok(listed["jobs"].as_array().cloned().unwrap_or_default())
+    }
+
     fn until_states(&self, wanted: &[(&str, &str)]) {
         until(&format!("{wanted:?}"), || {
-            let args = ["job", "list", "-n", "default", "-o", "json", "--kubeconfig", &self.kubeconfig];
-            let output = Command::new(BINARY).args(args).output().unwrap();
-            let listed: Value = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
-            let rows = listed["jobs"].as_array().cloned().unwrap_or_default();
+            let rows = self.list_jobs()?;
             let is_so = |(job, state): &(&str, &str)| rows.iter().any(|row| row["job"] == *job && row["state"] == *state);
-            if wanted.iter().all(is_so) { Ok(()) } else { Err(format!("{listed:#}")) }
+            if wanted.iter().all(is_so) { Ok(()) } else { Err(format!("{rows:#?}")) }
         });
     }
 }
