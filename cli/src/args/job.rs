@@ -1,7 +1,7 @@
 //! Arguments of `caldera job`.
 
 use caldera_simulate::time::Millis;
-use clap::{ArgGroup, Args as ClapArgs, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args as ClapArgs, Subcommand};
 
 use super::{
     ask::{ScopeArgs, WhyArgs},
@@ -9,6 +9,7 @@ use super::{
     values::{JobName, parse_job_name, parse_seconds, parse_value},
 };
 use crate::{
+    json_path::JsonPath,
     output::{ListOutput, ListOutputParser},
     view::State,
 };
@@ -57,6 +58,9 @@ pub struct JobListArgs {
     /// Jobs in this state.
     #[arg(long, value_enum, ignore_case = true, value_name = "STATE")]
     pub state: Option<State>,
+    /// Jobs that were submitted in this time, as 30s, 5m or 2h.
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    pub since: Option<i64>,
     /// Prints the list anew each time it changes, until Ctrl-C: on a terminal over the old one.
     #[arg(short, long)]
     pub watch: bool,
@@ -67,8 +71,9 @@ pub struct JobListArgs {
     /// With --start: how long jobs run that do not say so.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_value::<Millis>, requires = "start")]
     pub assume_run_for: Millis,
-    /// Order.
-    #[arg(long, value_enum, default_value_t = JobOrder::Name, value_name = "COLUMN")]
+    /// Order: `name` with namespaces, `queue`, `state`, `age` with the oldest first, `priority` with the most urgent
+    /// first, or any field of the JSON form; those without it come last.
+    #[arg(long, default_value = "name", value_name = "FIELD", value_parser = JobOrder::parse)]
     pub sort_by: JobOrder,
     /// How the answer looks.
     #[arg(short, long, default_value = "table", value_parser = ListOutputParser)]
@@ -76,18 +81,27 @@ pub struct JobListArgs {
 }
 
 /// By what jobs are listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobOrder {
     /// Namespace and name.
     Name,
-    /// Queue.
-    Queue,
-    /// State.
-    State,
     /// The oldest first.
     Age,
     /// The most urgent first.
     Priority,
+    /// A field of the rows' JSON form.
+    Field(JsonPath),
+}
+
+impl JobOrder {
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "name" => Self::Name,
+            "age" => Self::Age,
+            "priority" => Self::Priority,
+            field => Self::Field(JsonPath::parse(field)?),
+        })
+    }
 }
 
 #[derive(Debug, ClapArgs)]
