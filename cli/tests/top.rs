@@ -71,6 +71,7 @@ fn top_is_driven_by_keys_and_leaves_the_terminal_clean() {
     top.ended(0);
 
     no_color_is_honoured(kubeconfig);
+    zsh_completes_names(kubeconfig);
     a_pause_is_said(&sandbox, &command);
 
     // Not a terminal, and once.
@@ -114,6 +115,30 @@ fn no_color_is_honoured(kubeconfig: &str) {
         assert_eq!(list.is_coloured(), is_coloured, "{before}: {}", list.text());
         list.ended(0);
     }
+}
+
+/// As a person types them, with tab.
+fn zsh_completes_names(kubeconfig: &str) {
+    if Command::new("zsh").arg("--version").stdout(Stdio::null()).status().is_err() {
+        eprintln!("SKIPPED: there is no zsh, so nobody presses tab in it");
+        return;
+    }
+    let bin = std::path::Path::new(BINARY).parent().unwrap().display();
+    let start = format!("HOME=/nonexistent KUBECONFIG={kubeconfig} PATH={bin}:$PATH zsh -f");
+    let mut zsh = Typist::start(&start, 24, 120);
+    zsh.press("autoload -U compinit; compinit -u -D; source <(caldera completions zsh); echo re''ady\r");
+    zsh.shows(&["\nready"]);
+    for (typed, completed) in [
+        ("caldera queue describe rese", "caldera queue describe research"),
+        ("caldera why -n default low", "caldera why -n default low-priority"),
+        ("caldera job susp", "caldera job suspend"),
+    ] {
+        zsh.press(&format!("{typed}\t"));
+        zsh.shows(&[completed]);
+        zsh.press("\u{15}");
+    }
+    zsh.press("exit 0\r");
+    zsh.ended(0);
 }
 
 /// Releases are paused and go on while somebody looks.

@@ -1,7 +1,12 @@
 //! Arguments of `caldera job`.
 
+use std::ffi::OsStr;
+
 use caldera_simulate::time::Millis;
-use clap::{ArgGroup, Args as ClapArgs, Subcommand};
+use clap::{
+    Arg, ArgGroup, Args as ClapArgs, Command, Subcommand,
+    builder::{PossibleValue, StringValueParser, TypedValueParser},
+};
 
 use super::{
     ask::{ScopeArgs, WhyArgs},
@@ -71,9 +76,8 @@ pub struct JobListArgs {
     /// With --start: how long jobs run that do not say so.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_value::<Millis>, requires = "start")]
     pub assume_run_for: Millis,
-    /// Order: `name` with namespaces, `queue`, `state`, `age` with the oldest first, `priority` with the most urgent
-    /// first, or any field of the JSON form; those without it come last.
-    #[arg(long, default_value = "name", value_name = "FIELD", value_parser = JobOrder::parse)]
+    /// Order, or any other field of the JSON form; those without it come last.
+    #[arg(long, default_value = "name", value_name = "FIELD", value_parser = JobOrderParser)]
     pub sort_by: JobOrder,
     /// How the answer looks.
     #[arg(short, long, default_value = "table", value_parser = ListOutputParser)]
@@ -93,14 +97,35 @@ pub enum JobOrder {
     Field(JsonPath),
 }
 
-impl JobOrder {
-    fn parse(text: &str) -> Result<Self, String> {
-        Ok(match text {
-            "name" => Self::Name,
-            "age" => Self::Age,
-            "priority" => Self::Priority,
-            field => Self::Field(JsonPath::parse(field)?),
-        })
+/// Reads a [`JobOrder`], and says what jobs are mostly ordered by.
+#[derive(Debug, Clone, Copy)]
+pub struct JobOrderParser;
+
+impl TypedValueParser for JobOrderParser {
+    type Value = JobOrder;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<JobOrder, clap::Error> {
+        let read = |text: &str| match text {
+            "name" => Ok(JobOrder::Name),
+            "age" => Ok(JobOrder::Age),
+            "priority" => Ok(JobOrder::Priority),
+            field => JsonPath::parse(field).map(JobOrder::Field),
+        };
+        StringValueParser::new().try_map(move |text| read(&text)).parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
+        let value = |name: &'static str, help: &'static str| PossibleValue::new(name).help(help);
+        Some(Box::new(
+            [
+                value("name", "Namespace and name"),
+                value("queue", "Queue"),
+                value("state", "State"),
+                value("age", "The oldest first"),
+                value("priority", "The most urgent first"),
+            ]
+            .into_iter(),
+        ))
     }
 }
 
