@@ -110,7 +110,8 @@ fn each_picture_is_small_and_shown_by_a_page_that_says_what_is_on_it() {
     }
     let mut wrong = Vec::new();
     for (extension, most) in [("svg", 60_000), ("png", 150_000)] {
-        let pictures = list_files(extension).into_iter().filter(|path| path.parent().is_some_and(|it| it.ends_with("images")));
+        let pictures =
+            list_files(extension).into_iter().filter(|path| path.parent().is_some_and(|it| it.ends_with("images")));
         for picture in pictures {
             let length = fs::metadata(&picture).map_or(u64::MAX, |of| of.len());
             let is_shown = picture.canonicalize().is_ok_and(|path| shown.contains(&path));

@@ -291,7 +291,8 @@ fn the_console_in_the_docs() {
     let address = format!("https://{}", console.address);
     let evicted = sandbox.fill_fleet();
     sandbox.apply(&WAITING.replace("namespace: default", "namespace: tenant"));
-    let mut draw = |browser: &mut Browser, name: &str, (path, words): (&str, &[&str]), (width, theme, most): Look| {
+    let draw = |browser: &mut Browser, name: &str, (path, words): (&str, &[&str]), look: Look<'_>| {
+        let (width, theme, most) = look;
         browser.open(&address, path);
         browser.look(width, theme);
         browser.until_shown(words);

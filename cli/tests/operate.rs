@@ -545,7 +545,8 @@ fn what_is_said(sandbox: &Sandbox) {
     sandbox.wait(execute_write(&sandbox.host, &write)).unwrap();
     let ours = sandbox.succeeds(&["events", "-n", "default", "-l", "team=vision", "-o", "name"]);
     assert!(!ours.is_empty() && ours.lines().all(|line| line == "job/mindspore-cpu"), "{ours}");
-    let sorted = sandbox.succeeds(&["events", "-n", "default", "--sort-by", "reason", "-o", "jsonpath={.events[*].reason}"]);
+    let sorted =
+        sandbox.succeeds(&["events", "-n", "default", "--sort-by", "reason", "-o", "jsonpath={.events[*].reason}"]);
     assert!(sorted.split(' ').is_sorted(), "{sorted}");
     let by_age = sandbox.succeeds(&["job", "list", "-n", "default", "--sort-by", "ageSeconds", "-o", "name"]);
     assert!(by_age.starts_with("low-priority\n"), "the youngest is first: {by_age}");
@@ -574,7 +575,9 @@ fn what_is_said(sandbox: &Sandbox) {
 
 /// A reader that left is no failure, and no disk that is full is a success.
 fn what_nobody_reads(sandbox: &Sandbox) {
-    for args in [&["job", "list", "-A"][..], &["job", "logs", "mindspore-cpu", "-n", "default", "-f"], &["events", "-A"]] {
+    for args in
+        [&["job", "list", "-A"][..], &["job", "logs", "mindspore-cpu", "-n", "default", "-f"], &["events", "-A"]]
+    {
         let command = || {
             let mut command = caldera(args);
             command.args(["--kubeconfig", &sandbox.kubeconfig]).stderr(Stdio::piped());
@@ -586,7 +589,8 @@ fn what_nobody_reads(sandbox: &Sandbox) {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let lost = command().stdout(full).output().unwrap();
         let said = String::from_utf8(lost.stderr).unwrap();
-        let is_one_sentence = said.lines().count() == 1 && said.starts_with("caldera: failed to write to standard output");
+        let is_one_sentence =
+            said.lines().count() == 1 && said.starts_with("caldera: failed to write to standard output");
         assert!(lost.status.code() == Some(1) && is_one_sentence, "{args:?}: {said}");
     }
 }

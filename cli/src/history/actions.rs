@@ -32,7 +32,8 @@ pub(super) async fn print_actions(client: &Client, args: &HistoryArgs) -> anyhow
     }
     let mut report = ActionsReport { actions: select_actions(&all, args, Timestamp::now()) };
     args.records.sort_by.iter().try_for_each(|by| sort_rows(&mut report.actions, by))?;
-    let names: String = report.actions.iter().map(|action| format!("{}\n", name_job(&action.kind, &action.name))).collect();
+    let names: String =
+        report.actions.iter().map(|action| format!("{}\n", name_job(&action.kind, &action.name))).collect();
     let csv = || format_csv(&report.actions);
     output::print_records(&args.output, &report, &names, csv, |_| format_actions(&report.actions))?;
     Ok(ExitCode::SUCCESS)

@@ -39,7 +39,12 @@ impl Browser {
         let profile = dir.join("chromium");
         let started = Command::new("chromium")
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"])
-            .args(["--ignore-certificate-errors", "--no-first-run", "--disable-extensions", "--remote-debugging-port=0"])
+            .args([
+                "--ignore-certificate-errors",
+                "--no-first-run",
+                "--disable-extensions",
+                "--remote-debugging-port=0",
+            ])
             .arg(format!("--user-data-dir={}", profile.display()))
             .arg("about:blank")
             .stdin(Stdio::null())
@@ -68,6 +73,7 @@ impl Browser {
         for domain in ["Page", "Runtime", "Log"] {
             browser.ask(&format!("{domain}.enable"), json!({}));
         }
+        browser.ask("Emulation.setFocusEmulationEnabled", json!({"enabled": true}));
         Some(browser)
     }
 
@@ -78,10 +84,12 @@ impl Browser {
         if let Some(session) = &self.session {
             asked["sessionId"] = json!(session);
         }
-        self.runtime.block_on(self.socket.send(Message::text(asked.to_string()))).unwrap();
+        let Self { runtime, socket, .. } = self;
+        runtime.block_on(socket.send(Message::text(asked.to_string()))).unwrap();
         loop {
-            let next = async { tokio::time::timeout(PATIENCE, self.socket.next()).await };
-            let message = self.runtime.block_on(next).expect("Chromium does not answer").expect("it ended").unwrap();
+            let Self { runtime, socket, .. } = &mut *self;
+            let next = runtime.block_on(async { tokio::time::timeout(PATIENCE, socket.next()).await });
+            let message = next.expect("Chromium does not answer").expect("it ended").unwrap();
             let Ok(told) = serde_json::from_str::<Value>(message.to_text().unwrap_or_default()) else { continue };
             if told["id"] == self.asked {
                 assert!(told["error"].is_null(), "{method}: {told}");

@@ -25,7 +25,8 @@ impl Sandbox {
         self.apply_lasting(GPUS, "20m");
         self.apply(WEB);
         self.apply_lasting(LENT, "40m");
-        let run = ["mindspore-cpu", "pytorch-gpu", "deployment/web", "speech-1", "speech-2"].map(|job| (job, "Running"));
+        let run =
+            ["mindspore-cpu", "pytorch-gpu", "deployment/web", "speech-1", "speech-2"].map(|job| (job, "Running"));
         self.until_states(&run);
         self.apply_lasting(WAITING, "5m");
         self.apply_lasting(URGENT, "5m");
@@ -59,7 +60,8 @@ impl Sandbox {
     fn until_states(&self, wanted: &[(&str, &str)]) {
         until(&format!("{wanted:?}"), || {
             let rows = self.list_jobs()?;
-            let is_so = |(job, state): &(&str, &str)| rows.iter().any(|row| row["job"] == *job && row["state"] == *state);
+            let is_so =
+                |(job, state): &(&str, &str)| rows.iter().any(|row| row["job"] == *job && row["state"] == *state);
             if wanted.iter().all(is_so) { Ok(()) } else { Err(format!("{rows:#?}")) }
         });
     }

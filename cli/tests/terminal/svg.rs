@@ -58,7 +58,8 @@ pub fn draw_recording(recording: &Recording, rows: u16, title: &str) -> String {
     let (width, height) = (columns * WIDTH + 2 * EDGE, rows * HEIGHT);
     let _ = writeln!(svg, "<svg y=\"{EDGE}\" width=\"{width}\" height=\"{height}\"><g class=\"r\">");
     draw_rows(&mut svg, &recording.screen, last, 0);
-    let _ = writeln!(svg, "<rect class=\"c\" width=\"{width}\" height=\"{}\" fill=\"{GROUND}\"/>", (last + rows) * HEIGHT);
+    let _ =
+        writeln!(svg, "<rect class=\"c\" width=\"{width}\" height=\"{}\" fill=\"{GROUND}\"/>", (last + rows) * HEIGHT);
     svg + "</g></svg></svg>\n"
 }
 
@@ -129,7 +130,9 @@ fn draw_rows(svg: &mut String, screen: &Screen, rows: u16, top: u16) {
             let sign = if cell.has_contents() { cell.contents() } else { " " };
             let look = Look::of(cell);
             match runs.last_mut() {
-                Some((_, of, text)) if *of == look || (sign == " " && look.is_blank() && of.is_blank() && of.is_ascii) => {
+                Some((_, of, text))
+                    if *of == look || (sign == " " && look.is_blank() && of.is_blank() && of.is_ascii) =>
+                {
                     text.push_str(sign);
                 }
                 _ => runs.push((column, look, sign.to_owned())),
@@ -147,7 +150,8 @@ fn draw_rows(svg: &mut String, screen: &Screen, rows: u16, top: u16) {
             let (x, length) = (EDGE + column * WIDTH, count * WIDTH);
             if !look.is_blank() {
                 let ground = &look.ground;
-                let _ = write!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"{length}\" height=\"{HEIGHT}\" fill=\"{ground}\"/>");
+                let _ =
+                    write!(svg, "<rect x=\"{x}\" y=\"{y}\" width=\"{length}\" height=\"{HEIGHT}\" fill=\"{ground}\"/>");
             }
             let _ = write!(line, "<tspan x=\"{x}\" textLength=\"{length}\"");
             if !look.is_ascii {
