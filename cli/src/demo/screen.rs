@@ -76,9 +76,9 @@ fn paint_last_word(text: &str, style: Style) -> String {
 
 fn format_opening(style: Style) -> String {
     let mut text = style.paint(BOLD, "Caldera: one line and one quota for the jobs of a whole fleet");
-    text += "\n\nA Karmada host and three members with Volcano, all of them stand-ins in this process, and Caldera's own\n\
-             webhook, controller and scheduler. No cluster of yours is touched.\n\nWhat you will see, in about 40 \
-             seconds:\n\n";
+    text += "\n\nA Karmada host and three members with Volcano, all of them stand-ins in this process, and\n\
+             Caldera's own webhook, controller and scheduler. No cluster of yours is touched.\n\nWhat you will see, \
+             in about 40 seconds:\n\n";
     for act in DemoAct::ALL {
         let _ = writeln!(text, "  {}  {}", act.number(), act.headline());
     }

@@ -1,5 +1,5 @@
-//! A terminal's screen as SVG: text that is text, on a dark ground of its own, so that it looks the same on a light page
-//! and on a dark one. A recording moves by CSS alone, and stands still where the reader wants no motion.
+//! A terminal's screen as SVG: text that is text, on a dark ground of its own, so that it looks the same on a light
+//! page and on a dark one. A recording moves by CSS alone, and stands still where the reader wants no motion.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -87,9 +87,10 @@ fn shorten_pauses(lines: &[(Duration, u16)]) -> Vec<(Duration, u16)> {
 fn open(rows: u16, columns: u16, title: &str) -> String {
     let (width, height) = (columns * WIDTH + 2 * EDGE, rows * HEIGHT + 2 * EDGE);
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
-         font-family=\"ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace\" font-size=\"13.3\" fill=\"{TEXT}\" \
-         xml:space=\"preserve\" style=\"white-space:pre\">\n<title>{}</title>\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+         width=\"{width}\" height=\"{height}\" font-size=\"13.3\" \
+         font-family=\"ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace\" \
+         fill=\"{TEXT}\">\n<title>{}</title>\n\
          <rect x=\".5\" y=\".5\" width=\"{}\" height=\"{}\" rx=\"8\" fill=\"{GROUND}\" stroke=\"#444c56\"/>\n",
         escape(title),
         width - 1,
@@ -163,7 +164,7 @@ fn draw_rows(svg: &mut String, screen: &Screen, rows: u16, top: u16) {
             if look.is_bold {
                 line += " font-weight=\"700\"";
             }
-            let _ = write!(line, ">{}</tspan>", escape(text));
+            let _ = write!(line, ">{}</tspan>", escape(&keep_spaces(text)));
         }
         let _ = writeln!(svg, "<text y=\"{}\">{line}</text>", y + HEIGHT - 5);
     }
@@ -184,6 +185,17 @@ fn name_colour(colour: Color, default: &str) -> String {
         }
         Color::Idx(at) => format!("#{0:02x}{0:02x}{0:02x}", 8 + 10 * (at - 232)),
     }
+}
+
+/// With spaces that a browser would take for one, or for none, as those that it keeps.
+fn keep_spaces(text: &str) -> String {
+    let signs: Vec<char> = text.chars().collect();
+    let is_letter = |at: Option<usize>| at.and_then(|at| signs.get(at)).is_some_and(|sign| *sign != ' ');
+    let keep = |(at, sign): (usize, &char)| {
+        let is_between_words = is_letter(at.checked_sub(1)) && is_letter(at.checked_add(1));
+        if *sign == ' ' && !is_between_words { '\u{a0}' } else { *sign }
+    };
+    signs.iter().enumerate().map(keep).collect()
 }
 
 fn escape(text: &str) -> String {
