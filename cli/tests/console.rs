@@ -306,7 +306,7 @@ fn the_console_in_the_docs() {
     draw(&mut browser, "fleet-390", fleet, (390, "light", 1000));
     draw(&mut browser, "queue", ("/queues/research", &["perhaps ", "urgent-report"]), (1000, "light", 800));
     let timeline = format!("/jobs/default/vcjob/{evicted}");
-    draw(&mut browser, "job", (&timeline, &["Timeline", "Evicted"]), (1000, "light", 1000));
+    draw(&mut browser, "job", (&timeline, &["Timeline", "Evicted"]), (1000, "light", 800));
     draw(&mut browser, "map", ("/map", &["member1", "mindspore-cpu"]), (1000, "light", 700));
     browser.log_in(&address, &sandbox.token("tenant", "tenant"));
     draw(&mut browser, "tenant", ("/queues/research", &["another job", "tenant/low-priority"]), (1000, "light", 800));

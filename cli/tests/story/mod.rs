@@ -1,5 +1,5 @@
-//! A fleet at work, for screens of the docs: a split gang, one with GPUs, a service, lent quota that was taken back, and
-//! a line. Everything runs for an hour, so that it stays as it is.
+//! A fleet at work, for screens of the docs: a split gang, one with GPUs, a service, lent quota that was taken back,
+//! and a line. Everything runs for an hour, so that it stays as it is.
 
 use std::process::Command;
 
