@@ -36,7 +36,11 @@ sandbox dir="/tmp/caldera":
 # Does what the tutorial and the tasks say, on sandboxes of their own.
 pages:
     cargo build --release -p caldera-cli
-    .ci/run-pages target/release/caldera docs/tutorial.md docs/install.md docs/tasks/*.md
+    .ci/run-pages target/release/caldera docs/tutorial.md docs/install.md docs/jobs.md docs/tasks/*.md
+
+# Draws the terminals and the console of the docs anew, into docs/images.
+screens:
+    .ci/screens
 
 # Writes the reference and all else that is made of the code.
 reference:

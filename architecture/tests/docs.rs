@@ -90,6 +90,40 @@ fn links_lead_to_files_and_to_headings() {
     });
 }
 
+/// Pictures that a line shows: what is said of each to who does not see it, and its path.
+fn list_pictures(line: &str) -> Vec<(&str, &str)> {
+    let shown = line.split("![").skip(1).filter_map(|rest| rest.split_once("]("));
+    shown.map(|(said, rest)| (said, rest.split(')').next().unwrap_or_default())).collect()
+}
+
+#[test]
+fn each_picture_is_small_and_shown_by_a_page_that_says_what_is_on_it() {
+    check_pages(|_, line| {
+        let pictures = list_pictures(line).into_iter().filter(|(_, path)| path.contains("images/"));
+        let wordless = pictures.filter(|(said, _)| said.split(' ').count() < 2);
+        wordless.map(|(_, path)| format!("nothing is said of {path}")).collect()
+    });
+    let mut shown = BTreeSet::new();
+    for page in list_files("md") {
+        let text = fs::read_to_string(&page).unwrap_or_default();
+        let paths = list_prose(&text).flat_map(|(_, line)| list_pictures(line));
+        shown.extend(paths.filter_map(|(_, path)| page.with_file_name("").join(path).canonicalize().ok()));
+    }
+    let mut wrong = Vec::new();
+    for (extension, most) in [("svg", 60_000), ("png", 150_000)] {
+        let pictures =
+            list_files(extension).into_iter().filter(|path| path.parent().is_some_and(|it| it.ends_with("images")));
+        for picture in pictures {
+            let length = fs::metadata(&picture).map_or(u64::MAX, |of| of.len());
+            let is_shown = picture.canonicalize().is_ok_and(|path| shown.contains(&path));
+            if length >= most || !is_shown {
+                wrong.push(format!("{}: {length} bytes, shown {is_shown}", picture.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 #[test]
 fn the_summary_has_each_page_of_the_docs_once() {
     let docs = find_root().join("docs");

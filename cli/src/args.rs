@@ -21,7 +21,7 @@ pub use self::{
     ask::{
         ClusterAction, ClusterDrainArgs, ClusterNamesArgs, EventsArgs, HistoryArgs, MaintenanceArgs, PauseArgs,
         QueueAction, QueueArgs, QueueSetArgs, RecordsArgs, ScopeArgs, ShadowArgs, TopArgs, UnpauseArgs, UsageArgs,
-        UsageBy, UsageOutput, WhyArgs,
+        UsageBy, WhyArgs,
     },
     check::{DoctorArgs, FailOn, UninstallArgs},
     component::{

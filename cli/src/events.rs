@@ -3,7 +3,7 @@
 //! Rule: events of the caller's namespace, all of them, as `kubectl events` lists them; those on ResourceBindings and
 //! Works are told by the object that they are on.
 
-use std::process::ExitCode;
+use std::{collections::BTreeSet, process::ExitCode};
 
 use caldera_crds::workload::WorkloadKind;
 use jiff::Timestamp;
@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::{
     args::{EventsArgs, JobName},
     components,
+    json_path::sort_rows,
     objects::{self, list_objects, read_text_at},
     output::{self, format_duration, format_table},
     repeat::{self, PrintedPage},
@@ -61,11 +62,17 @@ async fn read_page(client: &Client, own: &str, args: &EventsArgs) -> anyhow::Res
     {
         objects::ensure_job(client, namespace, job.kind, &job.name).await?;
     }
+    let selected = match &args.selector {
+        Some(labels) => Some(list_selected(client, namespace, labels).await?),
+        None => None,
+    };
     rows.retain(|row| {
         args.since.is_none_or(|since| row.age_seconds <= since)
             && (!args.warnings || row.kind == "Warning")
             && args.job.as_ref().is_none_or(|job| row.is_on(job))
+            && selected.as_ref().is_none_or(|all| all.contains(&(row.namespace.clone(), row.object.clone())))
     });
+    args.sort_by.iter().try_for_each(|by| sort_rows(&mut rows, by))?;
     let names: String = rows.iter().map(|row| format!("{}\n", row.object)).collect();
     let events = Events { events: rows };
     let text = output::format_list(&args.output, &events, "TYPE", &names, |wide| {
@@ -75,6 +82,28 @@ async fn read_page(client: &Client, own: &str, args: &EventsArgs) -> anyhow::Res
         format_rows(&events.events, args.all_namespaces, wide)
     })?;
     PrintedPage::new(text, &events)
+}
+
+/// Workloads with these labels, by namespace and as events name them.
+async fn list_selected(
+    client: &Client,
+    namespace: Option<&str>,
+    labels: &str,
+) -> anyhow::Result<BTreeSet<(String, String)>> {
+    let mut selected = BTreeSet::new();
+    for kind in WorkloadKind::list_all() {
+        let listed = list_objects(client, &kind.api_resource(), namespace, Some(labels)).await?;
+        match listed {
+            // Who may not list what a host may do without has none of it.
+            Err(_) if kind.is_optional() => {}
+            Err(why) => anyhow::bail!(why),
+            Ok(all) => selected.extend(all.iter().map(|object| {
+                let name = format!("{}/{}", kind.kind().to_lowercase(), read_text_at(object, "/metadata/name"));
+                (read_text_at(object, "/metadata/namespace").to_owned(), name)
+            })),
+        }
+    }
+    Ok(selected)
 }
 
 impl EventRow {
@@ -230,8 +259,17 @@ mod tests {
         let read = async |name: &str, watch: bool| {
             let scope = ScopeArgs { namespace: None, kubeconfig: None };
             let job = Some(JobName { kind: WorkloadKind::VolcanoJob, name: name.to_owned() });
-            let (all_namespaces, since, warnings, output) = (false, Some(60), false, ListOutput::Table);
-            let args = EventsArgs { scope, all_namespaces, job, since, warnings, watch, output };
+            let args = EventsArgs {
+                scope,
+                all_namespaces: false,
+                selector: None,
+                job,
+                since: Some(60),
+                warnings: false,
+                sort_by: None,
+                watch,
+                output: ListOutput::Table,
+            };
             read_page(&client, "ns", &args).await
         };
         let none = PrintedPage::new("no events\n".to_owned(), &json!({"events": []})).unwrap();

@@ -13,6 +13,7 @@ use caldera_controller::{
     settings::NAMESPACES,
 };
 use caldera_core::resources::ResourceName;
+use caldera_crds::workload::WorkloadKind;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
@@ -21,8 +22,11 @@ use serde_json::json;
 
 use crate::{
     args::HistoryArgs,
-    components, objects,
+    components,
+    json_path::sort_rows,
+    objects,
     output::{self, format_duration, format_table, quote_csv},
+    view::JobKey,
 };
 
 /// The JSON and YAML form.
@@ -38,16 +42,23 @@ pub async fn run_history(args: HistoryArgs) -> anyhow::Result<ExitCode> {
     }
     let jobs =
         read_history::<EndedJob>(&client, args.records.lease_namespace.as_deref(), ENDED_JOBS).await?.list_lines();
-    let report = HistoryReport { jobs: select_jobs(&jobs, &args, Timestamp::now()) };
+    let mut report = HistoryReport { jobs: select_jobs(&jobs, &args, Timestamp::now()) };
+    args.records.sort_by.iter().try_for_each(|by| sort_rows(&mut report.jobs, by))?;
     // One that is gone may have a history all the same.
     if let Some(queue) = args.queue.as_deref().filter(|queue| jobs.iter().all(|job| job.queue.as_str() != *queue)) {
         objects::ensure_queue(&client, queue).await?;
     }
-    match args.output.to_answer_output() {
-        None => output::write_stdout(&format_csv(&report.jobs)),
-        Some(form) => output::print_answer(form, &report, |_| format_jobs(&report.jobs))?,
-    }
+    let names: String = report.jobs.iter().map(|job| format!("{}\n", name_job(&job.kind, &job.name))).collect();
+    output::print_records(&args.output, &report, &names, || format_csv(&report.jobs), |_| format_jobs(&report.jobs))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What commands call a workload of a kind: the first that is named so, since what is recorded has no group.
+pub(crate) fn name_job(kind: &str, name: &str) -> String {
+    match WorkloadKind::list_all().find(|one| one.kind() == kind) {
+        Some(kind) => JobKey { namespace: String::new(), name: name.to_owned(), kind }.command_name(),
+        None => format!("{}/{name}", kind.to_lowercase()),
+    }
 }
 
 /// Lines of one sort, from the first namespace that has some.
@@ -170,7 +181,11 @@ fn format_csv(jobs: &[&EndedJob]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{RecordsArgs, UsageOutput};
+    use crate::{
+        args::RecordsArgs,
+        json_path::JsonPath,
+        output::{ListOutput, RecordsOutput},
+    };
 
     fn ended(name: &str, result: &str, ended: &str) -> EndedJob {
         let job = json!({
@@ -190,7 +205,7 @@ mod tests {
             since: None,
             records: RecordsArgs::default(),
             actions: false,
-            output: UsageOutput::Table,
+            output: RecordsOutput::List(ListOutput::Table),
         }
     }
 
@@ -221,6 +236,17 @@ mod tests {
         assert_eq!(names(&HistoryArgs { user: Some("ada".into()), ..args() }).len(), 3);
         assert_eq!(names(&HistoryArgs { user: Some("eve".into()), ..args() }), Vec::<String>::new());
         assert_eq!(names(&HistoryArgs { namespace: Some("other".into()), ..args() }), Vec::<String>::new());
+    }
+
+    #[test]
+    fn rows_are_sorted_by_a_field_and_named_as_commands_take_them() {
+        let jobs = [ended("b", "Failed", "2026-11-24T10:00:00Z"), ended("a", "Failed", "2026-11-24T12:00:00Z")];
+        let mut rows: Vec<&EndedJob> = jobs.iter().collect();
+        sort_rows(&mut rows, &JsonPath::parse("name").unwrap()).unwrap();
+        assert_eq!(rows.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(name_job("Job", "a"), "a");
+        assert_eq!(name_job("Deployment", "web"), "deployment/web");
+        assert_eq!(name_job("NobodyKnows", "x"), "nobodyknows/x");
     }
 
     #[test]

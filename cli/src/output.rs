@@ -50,6 +50,34 @@ pub enum ListOutput {
     JsonPath(JsonTemplate),
 }
 
+impl ListOutput {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "table" => Ok(Self::Table),
+            "wide" => Ok(Self::Wide),
+            "json" => Ok(Self::Json),
+            "yaml" => Ok(Self::Yaml),
+            "name" => Ok(Self::Name),
+            _ => match text.strip_prefix("jsonpath=") {
+                Some(template) => JsonTemplate::parse(template).map(Self::JsonPath),
+                None => Err("there are table, wide, json, yaml, name and jsonpath=TEMPLATE".to_owned()),
+            },
+        }
+    }
+
+    fn list_forms() -> [PossibleValue; 6] {
+        let value = |name: &'static str, help: &'static str| PossibleValue::new(name).help(help);
+        [
+            value("table", "For people; no wider than the terminal"),
+            value("wide", "For people who want everything"),
+            value("json", "One JSON document"),
+            value("yaml", "One YAML document"),
+            value("name", "Names alone, one a line, as commands take them"),
+            value("jsonpath=TEMPLATE", "A template such as '{.jobs[*].job}', filled from the JSON document"),
+        ]
+    }
+}
+
 /// Reads a [`ListOutput`], and says which there are.
 #[derive(Debug, Clone, Copy)]
 pub struct ListOutputParser;
@@ -58,34 +86,61 @@ impl TypedValueParser for ListOutputParser {
     type Value = ListOutput;
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<ListOutput, clap::Error> {
-        let read = |text: &str| match text {
-            "table" => Ok(ListOutput::Table),
-            "wide" => Ok(ListOutput::Wide),
-            "json" => Ok(ListOutput::Json),
-            "yaml" => Ok(ListOutput::Yaml),
-            "name" => Ok(ListOutput::Name),
-            _ => match text.strip_prefix("jsonpath=") {
-                Some(template) => JsonTemplate::parse(template).map(ListOutput::JsonPath),
-                None => Err("there are table, wide, json, yaml, name and jsonpath=TEMPLATE".to_owned()),
-            },
-        };
-        StringValueParser::new().try_map(move |text| read(&text)).parse_ref(command, arg, value)
+        StringValueParser::new().try_map(|text| ListOutput::parse(&text)).parse_ref(command, arg, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
-        let value = |name: &'static str, help: &'static str| PossibleValue::new(name).help(help);
-        Some(Box::new(
-            [
-                value("table", "For people; no wider than the terminal"),
-                value("wide", "For people who want everything"),
-                value("json", "One JSON document"),
-                value("yaml", "One YAML document"),
-                value("name", "Names alone, one a line, as commands take them"),
-                value("jsonpath=TEMPLATE", "A template such as '{.jobs[*].job}', filled from the JSON document"),
-            ]
-            .into_iter(),
-        ))
+        Some(Box::new(ListOutput::list_forms().into_iter()))
     }
+}
+
+/// How what was recorded looks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordsOutput {
+    /// As lists look.
+    List(ListOutput),
+    /// For a spreadsheet.
+    Csv,
+}
+
+/// Reads a [`RecordsOutput`], and says which there are.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordsOutputParser;
+
+impl TypedValueParser for RecordsOutputParser {
+    type Value = RecordsOutput;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<RecordsOutput, clap::Error> {
+        if value == "csv" {
+            return Ok(RecordsOutput::Csv);
+        }
+        ListOutputParser.parse_ref(command, arg, value).map(RecordsOutput::List)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
+        let csv = PossibleValue::new("csv").help("A header, and a line for each row");
+        Some(Box::new(ListOutput::list_forms().into_iter().chain([csv])))
+    }
+}
+
+/// Prints what was recorded: names are one a line.
+///
+/// # Errors
+/// As [`print_answer`].
+pub fn print_records<T: Serialize>(
+    output: &RecordsOutput,
+    answer: &T,
+    names: &str,
+    csv: impl FnOnce() -> String,
+    text: impl FnOnce(bool) -> String,
+) -> anyhow::Result<()> {
+    match output {
+        RecordsOutput::Csv => write_stdout(&csv()),
+        RecordsOutput::List(output) => {
+            try_write(&format_list(output, answer, "RESULT", names, text)?);
+        }
+    }
+    Ok(())
 }
 
 /// Prints `answer` as JSON or YAML, or as the table that `text` makes; its argument is whether the table is wide.

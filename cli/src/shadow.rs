@@ -20,6 +20,8 @@ use serde_json::json;
 use crate::{
     args::ShadowArgs,
     components,
+    history::name_job,
+    json_path::sort_rows,
     output::{self, format_duration, format_table},
 };
 
@@ -43,8 +45,12 @@ struct ShadowLine<'a> {
 pub async fn run_shadow(args: ShadowArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_for_command(args.records.kubeconfig.as_deref(), "shadow").await?;
     let report = read_report(&client, args.records.lease_namespace.as_deref()).await?;
-    let answer = build_answer(&report, &args, Timestamp::now());
-    output::print_answer(args.output, &answer, |wide| format_answer(&answer, wide))?;
+    let mut answer = build_answer(&report, &args, Timestamp::now());
+    args.records.sort_by.iter().try_for_each(|by| sort_rows(&mut answer.jobs, by))?;
+    let names: String =
+        answer.jobs.iter().map(|line| format!("{}\n", name_job(&line.job.kind, &line.job.name))).collect();
+    let text = output::format_list(&args.output, &answer, "VERDICT", &names, |wide| format_answer(&answer, wide))?;
+    output::try_write(&text);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -141,7 +147,7 @@ fn format_totals(answer: &ShadowAnswer<'_>) -> String {
 mod tests {
     use super::*;
     use crate::args::RecordsArgs;
-    use crate::output::Output;
+    use crate::output::ListOutput;
 
     fn report() -> ShadowReport {
         let job = |name: &str, more: serde_json::Value| {
@@ -182,7 +188,7 @@ mod tests {
             verdict: Vec::new(),
             since: None,
             records: RecordsArgs::default(),
-            output: Output::Table,
+            output: ListOutput::Table,
         }
     }
 

@@ -20,6 +20,7 @@ use serde_json::json;
 use crate::{
     args::{UsageArgs, UsageBy},
     components,
+    json_path::sort_rows,
     output::{self, format_table, quote_csv},
 };
 
@@ -47,14 +48,22 @@ struct UsageRow {
     hours: BTreeMap<ResourceName, String>,
 }
 
+impl UsageRow {
+    /// What it is of, but for the month: `queue/namespace`.
+    fn name(&self) -> String {
+        let of = [&self.queue, &self.namespace, &self.user];
+        of.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join("/")
+    }
+}
+
 pub async fn run_usage(args: UsageArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_for_command(args.records.kubeconfig.as_deref(), "usage").await?;
     let history = read_history(&client, args.records.lease_namespace.as_deref()).await?;
-    let report = make_report(&history, args.month, &args.by);
-    match args.output.to_answer_output() {
-        None => output::write_stdout(&format_csv(&report, &args.by)),
-        Some(form) => output::print_answer(form, &report, |_| format_report(&report, &args.by))?,
-    }
+    let mut report = make_report(&history, args.month, &args.by);
+    args.records.sort_by.iter().try_for_each(|by| sort_rows(&mut report.usage, by))?;
+    let names: String = report.usage.iter().map(|row| row.name() + "\n").collect();
+    let csv = || format_csv(&report, &args.by);
+    output::print_records(&args.output, &report, &names, csv, |_| format_report(&report, &args.by))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -170,6 +179,7 @@ fn format_csv(report: &UsageReport, by: &[UsageBy]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json_path::JsonPath;
 
     fn history() -> UsageHistory {
         let page = |rows: serde_json::Value| json!({"until": "2026-11-23T20:00:00Z", "rows": rows}).to_string();
@@ -195,6 +205,15 @@ mod tests {
         assert_eq!(lines[1], ["2026-11", "q", "4", "0.510"]);
         assert_eq!(lines[2], ["2026-11", "r", "2", "2.000"]);
         assert!(text.ends_with("\nAccounted up to 2026-11-23T20:00:00Z.\n"), "{text}");
+    }
+
+    #[test]
+    fn rows_are_sorted_by_a_field_by_size_and_named_by_what_they_are_of() {
+        let by = [UsageBy::Queue, UsageBy::Namespace];
+        let mut report = make_report(&history(), Some("2026-11".parse().unwrap()), &by);
+        sort_rows(&mut report.usage, &JsonPath::parse("hours.cpu").unwrap()).unwrap();
+        let names: Vec<String> = report.usage.iter().map(UsageRow::name).collect();
+        assert_eq!(names, ["q/b", "q/a", "r/a"]);
     }
 
     #[test]

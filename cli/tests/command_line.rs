@@ -420,6 +420,16 @@ fn an_answer_that_is_lost_on_a_full_disk_is_no_success() {
 }
 
 #[test]
+fn the_demo_prints_one_json_document_also_where_it_has_no_time_to_hold_what_it_promises() {
+    // A busy machine takes minutes to start it and to end it.
+    let output = caldera(&["demo", "--json", "--deadline", "1"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["acts"].as_array().map(Vec::len), Some(5), "{document}");
+    assert!(output.status.code() == Some(1) && said.contains("caldera: waited in vain for "), "{said}");
+}
+
+#[test]
 fn a_variable_that_names_no_shell_asks_for_no_completion() {
     let output = caldera(&["completions", "bash"]).env("COMPLETE", "1").output().unwrap();
     assert!(output.status.success() && !output.stdout.is_empty(), "{output:?}");

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod browser;
 mod killed;
 mod sandbox;
+mod story;
 
 use std::{
     fs,
@@ -12,6 +14,7 @@ use std::{
     path::Path,
     process::Command,
     sync::Arc,
+    time::Instant,
 };
 
 use caldera_runtime::tls::{Authority, install_provider, parse_roots};
@@ -20,6 +23,7 @@ use kube::{Api, api::PostParams};
 use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
 
 use crate::{
+    browser::{Browser, THEMES, WIDTHS},
     killed::Killed,
     sandbox::{BINARY, PATIENCE, QUEUES, SPLIT, Sandbox, WAITING, until},
 };
@@ -249,7 +253,73 @@ fn each_sees_in_the_console_what_his_token_may_list() {
 
     an_update_comes_without_asking(&sandbox, &console, &admin);
     a_pause_is_said_and_a_closed_queue_is_a_change(&sandbox, &console, &admin);
+    if let Some(mut browser) = Browser::start(dir.path()) {
+        let began = Instant::now();
+        pages_fit_any_window_and_cause_no_error_in_a_browser(&sandbox, &console, &mut browser);
+        println!("the console was looked at in a browser in {:.1?}", began.elapsed());
+    }
 }
+
+/// In each width and theme, and by keyboard.
+fn pages_fit_any_window_and_cause_no_error_in_a_browser(sandbox: &Sandbox, console: &Console, browser: &mut Browser) {
+    let address = format!("https://{}", console.address);
+    browser.log_in(&address, &sandbox.admin_token());
+    let focused: Vec<String> = browser.press_tabs(7);
+    let wanted = ["To the content", "Fleet", "Map", "Jobs", "Changes", "Log out"];
+    assert!(focused.starts_with(&wanted.map(str::to_owned)), "{focused:?}");
+    let mut wrong = Vec::new();
+    let pages = ["/", "/queues/research", "/jobs", "/jobs/tenant/vcjob/low-priority", "/map", "/changes", "/login"];
+    for path in pages {
+        browser.open(&address, path);
+        for (width, theme) in WIDTHS.iter().flat_map(|width| THEMES.map(|theme| (*width, theme))) {
+            browser.look(width, theme);
+            let over = browser.measure_overflow();
+            if over > 0 {
+                wrong.push(format!("{path} is {over} wider than a window of {width}, {theme}"));
+            }
+        }
+        wrong.extend(browser.take_errors().into_iter().map(|error| format!("{path}: {error}")));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Without the day's charts, which a console that has just begun has nothing for.
+#[test]
+#[ignore = "writes docs/images: .ci/screens"]
+fn the_console_in_the_docs() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(dir.path()) else { return };
+    let sandbox = Sandbox::start(dir.path(), 3);
+    sandbox.apply(TENANTS);
+    let console = Console::start(dir.path(), &sandbox.kubeconfig);
+    let address = format!("https://{}", console.address);
+    let evicted = sandbox.fill_fleet();
+    sandbox.apply(&WAITING.replace("namespace: default", "namespace: tenant"));
+    let draw = |browser: &mut Browser, name: &str, (path, words): (&str, &[&str]), look: Look<'_>| {
+        let (width, theme, most) = look;
+        browser.open(&address, path);
+        browser.look(width, theme);
+        browser.until_shown(words);
+        let png = browser.draw(width, most);
+        fs::write(Path::new(IMAGES).join(format!("console-{name}.png")), png).unwrap();
+    };
+    browser.log_in(&address, &sandbox.admin_token());
+    let fleet: (&str, &[&str]) = ("/", &["waiting", "member3", "lab-vision"]);
+    draw(&mut browser, "fleet", fleet, (1440, "light", 1000));
+    draw(&mut browser, "fleet-900", fleet, (900, "dark", 1000));
+    draw(&mut browser, "fleet-390", fleet, (390, "light", 1000));
+    draw(&mut browser, "queue", ("/queues/research", &["perhaps ", "urgent-report"]), (1000, "light", 800));
+    let timeline = format!("/jobs/default/vcjob/{evicted}");
+    draw(&mut browser, "job", (&timeline, &["Timeline", "Evicted"]), (1000, "light", 800));
+    draw(&mut browser, "map", ("/map", &["member1", "mindspore-cpu"]), (1000, "light", 700));
+    browser.log_in(&address, &sandbox.token("tenant", "tenant"));
+    draw(&mut browser, "tenant", ("/queues/research", &["another job", "tenant/low-priority"]), (1000, "light", 800));
+}
+
+/// Width, theme, and the most height of a picture.
+type Look<'a> = (u32, &'a str, u32);
+
+const IMAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/images");
 
 fn a_pause_is_said_and_a_closed_queue_is_a_change(sandbox: &Sandbox, console: &Console, cookie: &str) {
     let change = |args: &[&str]| {

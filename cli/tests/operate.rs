@@ -575,15 +575,72 @@ fn what_is_said(sandbox: &Sandbox) {
     sandbox.fails(&["history", "-q", "nowhere"], "there is no queue nowhere");
     assert_eq!(sandbox.succeeds(&["history", "-q", "research"]), "no end of such a job is recorded\n");
 
+    // Those on jobs with a label, in the order of a field.
+    let labelled = json!([{"op": "add", "path": "/metadata/labels", "value": {"team": "vision"}}]);
+    let write = Write {
+        resource: WorkloadKind::VolcanoJob.api_resource(),
+        namespace: "default".to_owned(),
+        name: "mindspore-cpu".to_owned(),
+        subresource: None,
+        body: Body::JsonPatch(labelled),
+    };
+    sandbox.wait(execute_write(&sandbox.host, &write)).unwrap();
+    let ours = sandbox.succeeds(&["events", "-n", "default", "-l", "team=vision", "-o", "name"]);
+    assert!(!ours.is_empty() && ours.lines().all(|line| line == "job/mindspore-cpu"), "{ours}");
+    let sorted =
+        sandbox.succeeds(&["events", "-n", "default", "--sort-by", "reason", "-o", "jsonpath={.events[*].reason}"]);
+    assert!(sorted.split(' ').is_sorted(), "{sorted}");
+    let by_age = sandbox.succeeds(&["job", "list", "-n", "default", "--sort-by", "ageSeconds", "-o", "name"]);
+    assert!(by_age.starts_with("low-priority\n"), "the youngest is first: {by_age}");
+    let none = sandbox.succeeds(&["job", "list", "-n", "default", "--since", "1s", "-o", "name"]);
+    assert!(!none.contains("mindspore-cpu"), "{none}");
+    let all = sandbox.succeeds(&["job", "list", "-n", "default", "--since", "1d", "-o", "name"]);
+    assert!(all.contains("mindspore-cpu"), "{all}");
+
     // A list that is watched is printed, and again once it changed.
     let mut watching = caldera(&["job", "list", "-n", "default", "-o", "name", "-w", "--kubeconfig"]);
-    let started = watching.arg(&sandbox.kubeconfig).args(["--state", "Held"]).stdout(Stdio::piped()).spawn();
-    let mut watching = Killed(started.unwrap());
+    watching.arg(&sandbox.kubeconfig).args(["--state", "Held"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut watching = Killed(watching.spawn().unwrap());
     sandbox.succeeds(&["job", "hold", "low-priority", "-n", "default"]);
     let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "low-priority");
+    // Its reader leaves: the next change finds that, and nothing is said.
+    drop(lines);
     sandbox.succeeds(&["job", "release", "low-priority", "-n", "default"]);
     sandbox.until_state("low-priority", "Waiting");
+    sandbox.succeeds(&["job", "hold", "low-priority", "-n", "default"]);
+    ends_in_silence(&mut watching);
+    sandbox.succeeds(&["job", "release", "low-priority", "-n", "default"]);
+    sandbox.until_state("low-priority", "Waiting");
+    what_nobody_reads(sandbox);
+}
+
+/// A reader that left is no failure, and no disk that is full is a success.
+fn what_nobody_reads(sandbox: &Sandbox) {
+    for args in
+        [&["job", "list", "-A"][..], &["job", "logs", "mindspore-cpu", "-n", "default", "-f"], &["events", "-A"]]
+    {
+        let command = || {
+            let mut command = caldera(args);
+            command.args(["--kubeconfig", &sandbox.kubeconfig]).stderr(Stdio::piped());
+            command
+        };
+        let mut left = Killed(command().stdout(Stdio::piped()).spawn().unwrap());
+        drop(left.stdout.take());
+        ends_in_silence(&mut left);
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let lost = command().stdout(full).output().unwrap();
+        let said = String::from_utf8(lost.stderr).unwrap();
+        let is_one_sentence =
+            said.lines().count() == 1 && said.starts_with("caldera: failed to write to standard output");
+        assert!(lost.status.code() == Some(1) && is_one_sentence, "{args:?}: {said}");
+    }
+}
+
+fn ends_in_silence(process: &mut Killed) {
+    let code = until("it goes on", || process.try_wait().unwrap().ok_or_else(String::new)).code();
+    let said = std::io::read_to_string(process.stderr.take().unwrap()).unwrap();
+    assert_eq!((code, said.as_str()), (Some(0), ""));
 }
 
 fn moving_jobs(sandbox: &Sandbox) {

@@ -4,87 +4,16 @@
 
 mod killed;
 mod sandbox;
+mod screens;
+mod story;
+mod terminal;
 
-use std::{
-    io::{Read, Write},
-    process::{ChildStdin, Command, Stdio},
-    sync::{Arc, Mutex},
-    thread,
-};
+use std::process::{Command, Stdio};
 
 use crate::{
-    killed::Killed,
     sandbox::{BINARY, QUEUES, SPLIT, Sandbox, WAITING, until},
+    terminal::Typist,
 };
-
-/// A program in a terminal of util-linux's `script`, and the screen that it draws.
-struct Typist {
-    process: Killed,
-    keys: ChildStdin,
-    screen: Arc<Mutex<vt100::Parser>>,
-}
-
-impl Typist {
-    fn start(command: &str, rows: u16, columns: u16) -> Self {
-        let shell = format!("stty rows {rows} cols {columns}; {command}; echo ended with $?; stty -a");
-        let started = Command::new("script")
-            .args(["-qfec", &shell, "/dev/null"])
-            .env("TERM", "xterm-256color")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut process = Killed(started.expect("util-linux's script is needed"));
-        let (keys, mut output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
-        let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0)));
-        let drawn = Arc::clone(&screen);
-        thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = output.read(&mut bytes) {
-                drawn.lock().unwrap().process(&bytes[..count]);
-            }
-        });
-        Self { process, keys, screen }
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-        self.keys.flush().unwrap();
-    }
-
-    fn text(&self) -> String {
-        self.screen.lock().unwrap().screen().contents()
-    }
-
-    fn shows(&self, words: &[&str]) -> String {
-        until(&format!("no {words:?}"), || {
-            let text = self.text();
-            if words.iter().all(|word| text.contains(word)) { Ok(text) } else { Err(text) }
-        })
-    }
-
-    /// Whether some cell has a colour of its own.
-    fn is_coloured(&self) -> bool {
-        let parser = self.screen.lock().unwrap();
-        let (rows, columns) = parser.screen().size();
-        let mut cells = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-        cells.any(|(row, column)| {
-            parser.screen().cell(row, column).is_some_and(|cell| cell.fgcolor() != vt100::Color::Default)
-        })
-    }
-
-    /// It ended with this code, and the terminal is as it was before.
-    fn ended(mut self, code: i32) {
-        let text = self.shows(&[&format!("ended with {code}"), "isig"]);
-        let words: Vec<&str> = text.split_whitespace().map(|word| word.trim_end_matches(';')).collect();
-        for mode in ["icanon", "echo", "isig", "icrnl", "opost"] {
-            assert!(words.contains(&mode), "{mode} is off:\n{text}");
-        }
-        let parser = self.screen.lock().unwrap();
-        assert!(!parser.screen().alternate_screen() && !parser.screen().hide_cursor(), "{text}");
-        drop(parser);
-        until("it goes on", || self.process.try_wait().unwrap().ok_or_else(String::new));
-    }
-}
 
 #[test]
 fn top_is_driven_by_keys_and_leaves_the_terminal_clean() {
@@ -142,6 +71,7 @@ fn top_is_driven_by_keys_and_leaves_the_terminal_clean() {
     top.ended(0);
 
     no_color_is_honoured(kubeconfig);
+    zsh_completes_names(kubeconfig);
     a_pause_is_said(&sandbox, &command);
 
     // Not a terminal, and once.
@@ -159,6 +89,17 @@ fn top_is_driven_by_keys_and_leaves_the_terminal_clean() {
     assert!(out.contains("perhaps "), "no expected start:\n{out}");
 }
 
+#[test]
+fn the_demo_has_colour_on_a_terminal_and_ends_with_control_c() {
+    for (before, is_coloured) in [("", true), ("NO_COLOR=1", false)] {
+        let mut demo = Typist::start(&format!("{before} {BINARY} demo"), 30, 100);
+        demo.shows(&["Caldera: one line and one quota", "members, ready after"]);
+        assert_eq!(demo.is_coloured(), is_coloured, "{before}: {}", demo.text());
+        demo.press("\u{3}");
+        demo.ended(1);
+    }
+}
+
 /// On a terminal that is low and narrow.
 fn no_color_is_honoured(kubeconfig: &str) {
     let command = |before: &str, what: &str| format!("{before} {BINARY} {what} --kubeconfig {kubeconfig}");
@@ -174,6 +115,30 @@ fn no_color_is_honoured(kubeconfig: &str) {
         assert_eq!(list.is_coloured(), is_coloured, "{before}: {}", list.text());
         list.ended(0);
     }
+}
+
+/// As a person types them, with tab.
+fn zsh_completes_names(kubeconfig: &str) {
+    if Command::new("zsh").arg("--version").stdout(Stdio::null()).status().is_err() {
+        eprintln!("SKIPPED: there is no zsh, so nobody presses tab in it");
+        return;
+    }
+    let bin = std::path::Path::new(BINARY).parent().unwrap().display();
+    let start = format!("HOME=/nonexistent KUBECONFIG={kubeconfig} PATH={bin}:$PATH zsh -f");
+    let mut zsh = Typist::start(&start, 24, 120);
+    zsh.press("autoload -U compinit; compinit -u -D; source <(caldera completions zsh); echo re''ady\r");
+    zsh.shows(&["\nready"]);
+    for (typed, completed) in [
+        ("caldera queue describe rese", "caldera queue describe research"),
+        ("caldera why -n default low", "caldera why -n default low-priority"),
+        ("caldera job susp", "caldera job suspend"),
+    ] {
+        zsh.press(&format!("{typed}\t"));
+        zsh.shows(&[completed]);
+        zsh.press("\u{15}");
+    }
+    zsh.press("exit 0\r");
+    zsh.ended(0);
 }
 
 /// Releases are paused and go on while somebody looks.

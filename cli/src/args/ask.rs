@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     json_path::JsonPath,
-    output::{ListOutput, ListOutputParser, Output},
+    output::{ListOutput, ListOutputParser, Output, RecordsOutput, RecordsOutputParser},
 };
 
 /// How what only asks ends.
@@ -172,6 +172,9 @@ pub struct RecordsArgs {
     /// Kubeconfig of the Karmada API; without it KUBECONFIG, ~/.kube/config or the service account.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// Order by this field of the rows' JSON form, such as queue; those without it come last.
+    #[arg(long, value_name = "FIELD", value_parser = JsonPath::parse)]
+    pub sort_by: Option<JsonPath>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -200,8 +203,8 @@ pub struct HistoryArgs {
     #[command(flatten)]
     pub records: RecordsArgs,
     /// How the answer looks.
-    #[arg(short, long, value_enum, default_value_t = UsageOutput::Table)]
-    pub output: UsageOutput,
+    #[arg(short, long, default_value = "table", value_parser = RecordsOutputParser)]
+    pub output: RecordsOutput,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -221,8 +224,8 @@ pub struct ShadowArgs {
     #[command(flatten)]
     pub records: RecordsArgs,
     /// How the answer looks; wide says why in a sentence, and who would have been evicted.
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    pub output: Output,
+    #[arg(short, long, default_value = "table", value_parser = ListOutputParser)]
+    pub output: ListOutput,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -236,8 +239,8 @@ pub struct UsageArgs {
     #[command(flatten)]
     pub records: RecordsArgs,
     /// How the answer looks.
-    #[arg(short, long, value_enum, default_value_t = UsageOutput::Table)]
-    pub output: UsageOutput,
+    #[arg(short, long, default_value = "table", value_parser = RecordsOutputParser)]
+    pub output: RecordsOutput,
 }
 
 /// What usage is told by, beside the month.
@@ -249,31 +252,6 @@ pub enum UsageBy {
     Namespace,
     /// Who submitted the jobs; nobody where that is not known.
     User,
-}
-
-/// How usage and history look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum UsageOutput {
-    /// For people.
-    Table,
-    /// A line for each resource of each row.
-    Csv,
-    /// One JSON document.
-    Json,
-    /// One YAML document.
-    Yaml,
-}
-
-impl UsageOutput {
-    /// The form that other answers have too; none for CSV.
-    pub const fn to_answer_output(self) -> Option<Output> {
-        match self {
-            Self::Table => Some(Output::Table),
-            Self::Csv => None,
-            Self::Json => Some(Output::Json),
-            Self::Yaml => Some(Output::Yaml),
-        }
-    }
 }
 
 #[derive(Debug, ClapArgs)]
@@ -335,6 +313,9 @@ pub struct EventsArgs {
     /// Events of all namespaces.
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub all_namespaces: bool,
+    /// Events on workloads with these labels, as kubectl writes selectors.
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub selector: Option<String>,
     /// Events on this workload.
     #[arg(long = "for", value_name = "JOB", add = names::complete_job_names(), value_parser = parse_job_name)]
     pub job: Option<JobName>,
@@ -344,6 +325,9 @@ pub struct EventsArgs {
     /// Warnings alone.
     #[arg(long)]
     pub warnings: bool,
+    /// Order by this field of the JSON form, such as object or count; those without it come last.
+    #[arg(long, value_name = "FIELD", value_parser = JsonPath::parse)]
+    pub sort_by: Option<JsonPath>,
     /// Prints the list anew each time it changes, until Ctrl-C: on a terminal over the old one.
     #[arg(short, long)]
     pub watch: bool,

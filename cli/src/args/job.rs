@@ -1,7 +1,12 @@
 //! Arguments of `caldera job`.
 
+use std::ffi::OsStr;
+
 use caldera_simulate::time::Millis;
-use clap::{ArgGroup, Args as ClapArgs, Subcommand, ValueEnum};
+use clap::{
+    Arg, ArgGroup, Args as ClapArgs, Command, Subcommand,
+    builder::{PossibleValue, StringValueParser, TypedValueParser},
+};
 
 use super::{
     ask::{ScopeArgs, WhyArgs},
@@ -9,6 +14,7 @@ use super::{
     values::{JobName, parse_job_name, parse_seconds, parse_value},
 };
 use crate::{
+    json_path::JsonPath,
     output::{ListOutput, ListOutputParser},
     view::State,
 };
@@ -57,6 +63,9 @@ pub struct JobListArgs {
     /// Jobs in this state.
     #[arg(long, value_enum, ignore_case = true, value_name = "STATE")]
     pub state: Option<State>,
+    /// Jobs that were submitted in this time, as 30s, 5m or 2h.
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    pub since: Option<i64>,
     /// Prints the list anew each time it changes, until Ctrl-C: on a terminal over the old one.
     #[arg(short, long)]
     pub watch: bool,
@@ -67,8 +76,8 @@ pub struct JobListArgs {
     /// With --start: how long jobs run that do not say so.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_value::<Millis>, requires = "start")]
     pub assume_run_for: Millis,
-    /// Order.
-    #[arg(long, value_enum, default_value_t = JobOrder::Name, value_name = "COLUMN")]
+    /// Order, or any other field of the JSON form; those without it come last.
+    #[arg(long, default_value = "name", value_name = "FIELD", value_parser = JobOrderParser)]
     pub sort_by: JobOrder,
     /// How the answer looks.
     #[arg(short, long, default_value = "table", value_parser = ListOutputParser)]
@@ -76,18 +85,48 @@ pub struct JobListArgs {
 }
 
 /// By what jobs are listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobOrder {
     /// Namespace and name.
     Name,
-    /// Queue.
-    Queue,
-    /// State.
-    State,
     /// The oldest first.
     Age,
     /// The most urgent first.
     Priority,
+    /// A field of the rows' JSON form.
+    Field(JsonPath),
+}
+
+/// Reads a [`JobOrder`], and says what jobs are mostly ordered by.
+#[derive(Debug, Clone, Copy)]
+pub struct JobOrderParser;
+
+impl TypedValueParser for JobOrderParser {
+    type Value = JobOrder;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<JobOrder, clap::Error> {
+        let read = |text: &str| match text {
+            "name" => Ok(JobOrder::Name),
+            "age" => Ok(JobOrder::Age),
+            "priority" => Ok(JobOrder::Priority),
+            field => JsonPath::parse(field).map(JobOrder::Field),
+        };
+        StringValueParser::new().try_map(move |text| read(&text)).parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
+        let value = |name: &'static str, help: &'static str| PossibleValue::new(name).help(help);
+        Some(Box::new(
+            [
+                value("name", "Namespace and name"),
+                value("queue", "Queue"),
+                value("state", "State"),
+                value("age", "The oldest first"),
+                value("priority", "The most urgent first"),
+            ]
+            .into_iter(),
+        ))
+    }
 }
 
 #[derive(Debug, ClapArgs)]

@@ -66,7 +66,7 @@ pub async fn run_demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     if args.json {
         output::write_stdout(&(serde_json::to_string_pretty(&summary)? + "\n"));
     } else {
-        output::write_stdout(&summary.format_report(Style::of_stdout()));
+        output::try_write(&summary.format_report(Style::of_stdout()));
     }
     if let Err(error) = played {
         output::write_warning(&format!("{error:#}"));

@@ -12,7 +12,7 @@ use super::{
     acts::DemoAct,
     observed::{DemoJob, ForecastOutcome, Observed, Queue, format_clusters},
 };
-use crate::style::Style;
+use crate::{output::escape_controls, style::Style};
 
 /// Something that the demo must show.
 #[derive(Debug, Clone, Serialize)]
@@ -245,11 +245,13 @@ impl Summary {
 impl Summary {
     /// What held, act by act, and the tables.
     pub fn format_report(&self, style: Style) -> String {
-        let mut text = format!("\n{}\n\n{}\n", style.paint(1, "What the API showed in the end"), self.format_jobs());
+        let mut shown = format!("{}\n", self.format_jobs());
         for job in self.jobs.iter().filter(|job| !job.reason.is_empty()) {
-            let _ = writeln!(text, "{}: {}", job.name, job.reason);
+            let _ = writeln!(shown, "{}: {}", job.name, job.reason);
         }
-        let _ = writeln!(text, "\n{}", self.format_queues());
+        let _ = writeln!(shown, "\n{}", self.format_queues());
+        let title = style.paint(1, "What the API showed in the end");
+        let mut text = format!("\n{title}\n\n{}", escape_controls(&shown));
         for act in &self.acts {
             let _ = writeln!(text, "\n{}", style.paint(1, &format!("{}  {}", act.act.number(), act.headline)));
             for expectation in self.expectations.iter().filter(|one| one.act == act.act) {

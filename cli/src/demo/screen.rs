@@ -1,6 +1,7 @@
 //! How the demo's lines look: a first screen, a headline for each act, lines with their time, a last screen.
 //!
-//! Rule: colour on a terminal alone ([`crate::style`]). Nothing is printed where one JSON document is wanted.
+//! Rule: colour on a terminal alone ([`crate::style`]), added to text whose controls are visible already. Nothing is
+//! printed where one JSON document is wanted.
 
 use std::{fmt::Write as _, time::Instant};
 
@@ -40,16 +41,17 @@ impl DemoScreen {
     /// One line, with the seconds since the start.
     pub fn print_line(&self, text: &str) {
         let at = self.style.paint(DIM, &format!("{:>6.1}s", self.started.elapsed().as_secs_f64()));
-        self.print(&format!("{at}  {}\n", paint_last_word(text, self.style)));
+        self.print(&format!("{at}  {}\n", paint_last_word(&output::escape_controls(text), self.style)));
     }
 
     /// What a command would print, set off from the lines around it.
     pub fn print_answer(&self, command: &str, answer: &str) {
-        let mut text = format!("\n         {}\n", self.style.paint(BOLD, &format!("$ {command}")));
+        let mut text = String::new();
         for line in answer.trim_end().lines() {
             let _ = writeln!(text, "         {line}");
         }
-        self.print(&self.style.cut_lines(&(output::escape_controls(&text) + "\n")));
+        let command = self.style.paint(BOLD, &format!("$ {command}"));
+        self.print(&format!("\n         {command}\n{}\n", self.style.cut_lines(&output::escape_controls(&text))));
     }
 
     pub fn print_closing(&self) {
@@ -58,7 +60,7 @@ impl DemoScreen {
 
     fn print(&self, text: &str) {
         if !self.is_quiet {
-            output::write_stdout(text);
+            output::try_write(text);
         }
     }
 }
@@ -74,9 +76,9 @@ fn paint_last_word(text: &str, style: Style) -> String {
 
 fn format_opening(style: Style) -> String {
     let mut text = style.paint(BOLD, "Caldera: one line and one quota for the jobs of a whole fleet");
-    text += "\n\nA Karmada host and three members with Volcano, all of them stand-ins in this process, and Caldera's own\n\
-             webhook, controller and scheduler. No cluster of yours is touched.\n\nWhat you will see, in about 40 \
-             seconds:\n\n";
+    text += "\n\nA Karmada host and three members with Volcano, all of them stand-ins in this process, and\n\
+             Caldera's own webhook, controller and scheduler. No cluster of yours is touched.\n\nWhat you will see, \
+             in about 40 seconds:\n\n";
     for act in DemoAct::ALL {
         let _ = writeln!(text, "  {}  {}", act.number(), act.headline());
     }

@@ -11,9 +11,10 @@ use jiff::Timestamp;
 use kube::Client;
 use serde::Serialize;
 
-use super::{is_or_any, read_history, select_in_order};
+use super::{is_or_any, name_job, read_history, select_in_order};
 use crate::{
     args::HistoryArgs,
+    json_path::sort_rows,
     output::{self, format_table, quote_csv},
 };
 
@@ -29,11 +30,12 @@ pub(super) async fn print_actions(client: &Client, args: &HistoryArgs) -> anyhow
         let read = read_history::<RecordedAction>(client, args.records.lease_namespace.as_deref(), pages).await?;
         all.extend(read.list_lines());
     }
-    let report = ActionsReport { actions: select_actions(&all, args, Timestamp::now()) };
-    match args.output.to_answer_output() {
-        None => output::write_stdout(&format_csv(&report.actions)),
-        Some(form) => output::print_answer(form, &report, |_| format_actions(&report.actions))?,
-    }
+    let mut report = ActionsReport { actions: select_actions(&all, args, Timestamp::now()) };
+    args.records.sort_by.iter().try_for_each(|by| sort_rows(&mut report.actions, by))?;
+    let names: String =
+        report.actions.iter().map(|action| format!("{}\n", name_job(&action.kind, &action.name))).collect();
+    let csv = || format_csv(&report.actions);
+    output::print_records(&args.output, &report, &names, csv, |_| format_actions(&report.actions))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -83,7 +85,10 @@ fn format_csv(actions: &[&RecordedAction]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{RecordsArgs, UsageOutput};
+    use crate::{
+        args::RecordsArgs,
+        output::{ListOutput, RecordsOutput},
+    };
 
     fn action(at: &str, by: &str, did: &str, kind: &str, name: &str) -> RecordedAction {
         let namespace = if kind == "Job" { "ns" } else { "" };
@@ -106,7 +111,7 @@ mod tests {
             since: None,
             records: RecordsArgs::default(),
             actions: true,
-            output: UsageOutput::Table,
+            output: RecordsOutput::List(ListOutput::Table),
         }
     }
 

@@ -25,6 +25,7 @@ use crate::{
     args::{JobAction, JobListArgs, JobOrder, WhyArgs, WhySubject},
     components, events,
     expected_start::{self, ExpectedStart, Forecast},
+    json_path::sort_rows,
     live,
     objects::{self, list_objects, read_list_at, read_text_at},
     output::{self, ListOutput, Output, format_duration, format_table},
@@ -85,11 +86,12 @@ async fn read_page(client: &Client, own: &str, args: &JobListArgs) -> anyhow::Re
     rows.retain(|row| {
         args.queue.as_ref().is_none_or(|queue| *queue == row.queue)
             && args.state.is_none_or(|state| state.word() == row.state)
+            && args.since.is_none_or(|since| row.age_seconds <= since)
     });
     if let (true, Some(queue)) = (rows.is_empty(), &args.queue) {
         objects::ensure_queue(client, queue).await?;
     }
-    sort_rows(&mut rows, args.sort_by);
+    sort_jobs(&mut rows, &args.sort_by)?;
     let jobs = Jobs { jobs: rows };
     if jobs.jobs.is_empty() && matches!(args.output, ListOutput::Table | ListOutput::Wide) {
         let place = if args.all_namespaces { "any namespace".to_owned() } else { format!("namespace {own}") };
@@ -111,15 +113,15 @@ async fn forecast_starts(client: &Client, args: &JobListArgs, namespace: &str) -
     Forecast::of_live(&mut live, args.assume_run_for, expected_start::FOR_A_LIST).await.map(Some)
 }
 
-fn sort_rows(rows: &mut [JobRow], order: JobOrder) {
+fn sort_jobs(rows: &mut Vec<JobRow>, order: &JobOrder) -> anyhow::Result<()> {
     rows.sort_by(|a, b| a.namespace.cmp(&b.namespace).then_with(|| a.job.cmp(&b.job)));
     match order {
         JobOrder::Name => {}
-        JobOrder::Queue => rows.sort_by(|a, b| a.queue.cmp(&b.queue)),
-        JobOrder::State => rows.sort_by(|a, b| a.state.cmp(b.state)),
         JobOrder::Age => rows.sort_by_key(|row| std::cmp::Reverse(row.age_seconds)),
         JobOrder::Priority => rows.sort_by_key(|row| std::cmp::Reverse(row.priority)),
+        JobOrder::Field(field) => sort_rows(rows, field)?,
     }
+    Ok(())
 }
 
 fn format_rows(rows: &[JobRow], args: &JobListArgs, forecast: Option<&Forecast>, wide: bool) -> String {

@@ -157,6 +157,28 @@ fn starts() -> TimedForecast {
     }
 }
 
+/// The words of each row of a picture, as `.ci/screens` draws it.
+fn read_rows(svg: &str) -> Vec<String> {
+    let rows = svg.split("<text ").skip(1).filter_map(|row| row.split_once('>')?.1.split("</text>").next());
+    let plain = |row: &str| row.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text)).collect();
+    rows.map(plain).collect::<Vec<String>>()
+}
+
+#[test]
+fn the_picture_in_the_docs_has_the_columns_that_are_drawn() {
+    let picture = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/images/top.svg");
+    let rows = read_rows(&std::fs::read_to_string(picture).unwrap());
+    let words = |row: &str| row.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| words(row)).collect();
+    let text = screen(100, 32, &TopState::default(), &fleet(), &notes());
+    for title in ["QUEUE ", "CLUSTER ", "JOB "] {
+        // Which resources come last is the fleet's, and whether there is room for a reason.
+        let drawn: Vec<String> =
+            words(line(&text, title)).into_iter().take_while(|word| word != "CPU" && word != "REASON").collect();
+        assert!(rows.iter().any(|row| row.starts_with(&drawn)), "{drawn:?} is not in {rows:#?}");
+    }
+}
+
 #[test]
 fn a_job_that_waits_has_its_expected_start_or_says_why_that_is_not_known() {
     let (seen, notes) = (fleet(), Notes { starts: Some(Arc::new(starts())), ..notes() });

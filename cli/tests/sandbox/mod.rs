@@ -31,8 +31,13 @@ pub struct Sandbox {
 
 impl Sandbox {
     pub fn start(dir: &Path, members: u16) -> Self {
+        Self::start_with(dir, &["--members", &members.to_string()])
+    }
+
+    pub fn start_with(dir: &Path, args: &[&str]) -> Self {
         let started = Command::new(BINARY)
-            .args(["sandbox", "--members", &members.to_string(), "--dir", dir.to_str().unwrap()])
+            .args(["sandbox", "--dir", dir.to_str().unwrap()])
+            .args(args)
             .stdout(Stdio::piped())
             .spawn();
         let mut process = Killed(started.unwrap());
