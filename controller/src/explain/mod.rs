@@ -31,7 +31,7 @@ pub use self::{
         Asks, Basis, Eta, Explanation, Placed, PodGroupReason, Pods, Reserved, RunLimitView, TenantTurn, Verdict,
     },
     job_move::{MoveAnswer, explain_move, explain_refusals},
-    queues::{Amounts, Counts, InLine, PathQueue, QueueView, RunningLimit, list_queues, list_waiting_jobs},
+    queues::{Amounts, Counts, InLine, PathQueue, QueueView, RunningLimit, UsedLately, list_queues, list_waiting_jobs},
 };
 use crate::{
     decide::{
