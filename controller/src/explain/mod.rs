@@ -157,6 +157,7 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
     }
     if explanation.placed.is_empty() && answer.verdict != Verdict::Finished {
         explanation.clusters = clusters;
+        explanation.notes.extend(clusters::describe_data_costs(controller, key));
     }
     // Only the controller knows that the API server refused it.
     let refused = explanation.pod_group.as_ref().filter(|told| told.token == "NotReleased");
