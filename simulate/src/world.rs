@@ -115,7 +115,7 @@ impl Shape {
     #[must_use]
     pub fn on_card(&self, card: Option<&ResourceName>) -> &Self {
         let of_card = self.on_cards.iter().find(|(known, _)| Some(known) == card);
-        of_card.map_or(self, |(_, shape)| shape)
+        of_card.map_or(self, |(_, shape)| shape.as_ref())
     }
 }
 

@@ -98,9 +98,9 @@ impl Cluster {
     fn seconds_to_fetch(&self, piece: &Piece, all: &[&Self]) -> Option<i64> {
         let has = |cluster: &&&Self| piece.places.iter().any(|place| cluster.has_data(place));
         let megabits = all.iter().filter(has).filter_map(|cluster| self.bandwidths.get(&cluster.name)).max()?;
-        let bits = i128::from(piece.size).saturating_mul(8);
-        let a_second = i128::from(*megabits).saturating_mul(1_000_000).max(1);
-        i64::try_from((bits + a_second - 1) / a_second).ok()
+        let bits = u128::from(piece.size.unsigned_abs()).saturating_mul(8);
+        let a_second = u128::from(*megabits).saturating_mul(1_000_000).max(1);
+        i64::try_from(bits.div_ceil(a_second)).ok()
     }
 }
 

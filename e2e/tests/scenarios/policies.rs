@@ -103,7 +103,7 @@ fn a_split_job_completes_once_enough_of_its_pods_succeeded_in_whichever_clusters
         let queue = s.queue("q", json!({"cpu": "1"})).await?;
         // Two successes of two wanted, all of them in one cluster.
         let mut tasks = [task("quick", 2, "100m", "sleep 5"), task("long", 2, "100m", "sleep 600")];
-        let [quick, long] = pin_tasks(s, &mut tasks, &[0, 1]).await?;
+        let [quick, long] = pin_tasks(&s, &mut tasks, &[0, 1]).await?;
         let mut workload = job("one-side", &queue, &tasks);
         workload["spec"]["minSuccess"] = 2.into();
         s.submit(Kind::Job, workload, &aggregated()).await?;
@@ -116,12 +116,12 @@ fn a_split_job_completes_once_enough_of_its_pods_succeeded_in_whichever_clusters
             copy["status"]["state"]["phase"] == "Completed"
         })
         .await?;
-        holds_nothing(s, &queue).await?;
+        holds_nothing(&s, &queue).await?;
         // One in each: no copy has enough by itself.
         let long = ["left", "right"].map(|name| task(name, 1, "100m", "sleep 600"));
         let quick = ["east", "west"].map(|name| task(name, 1, "100m", "sleep 5"));
         let mut tasks: Vec<Value> = long.into_iter().chain(quick).collect();
-        let members = pin_tasks(s, &mut tasks, &[0, 1, 0, 1]).await?;
+        let members = pin_tasks(&s, &mut tasks, &[0, 1, 0, 1]).await?;
         let mut workload = job("both-sides", &queue, &tasks);
         workload["spec"]["minSuccess"] = 2.into();
         s.submit(Kind::Job, workload, &aggregated()).await?;
@@ -133,6 +133,6 @@ fn a_split_job_completes_once_enough_of_its_pods_succeeded_in_whichever_clusters
         for member in &members {
             s.until_gone_in_member(member, Kind::Job, "both-sides").await?;
         }
-        holds_nothing(s, &queue).await
+        holds_nothing(&s, &queue).await
     });
 }

@@ -422,12 +422,13 @@ fn due_key(binding: &Binding) -> (Reverse<i32>, String, BindingKey) {
 }
 
 fn read_needed_successes(kind: WorkloadKind, object: &Value) -> NeededSuccesses {
-    let is_counted = kind == WorkloadKind::VolcanoJob && object["spec"]["minSuccess"].is_u64();
-    match object["status"]["state"]["phase"].as_str() {
-        _ if !is_counted => NeededSuccesses::Uncounted,
-        Some("Failed") => NeededSuccesses::Uncounted,
-        _ if workload::progress::has_enough_successes(object) => NeededSuccesses::Reached,
-        _ => NeededSuccesses::Awaited,
+    let has_failed = object["status"]["state"]["phase"] == "Failed";
+    if kind != WorkloadKind::VolcanoJob || !object["spec"]["minSuccess"].is_u64() || has_failed {
+        NeededSuccesses::Uncounted
+    } else if workload::progress::has_enough_successes(object) {
+        NeededSuccesses::Reached
+    } else {
+        NeededSuccesses::Awaited
     }
 }
 

@@ -77,8 +77,8 @@ impl Engine {
     #[must_use]
     pub fn mean_used_of(&self, queue: &QueueName) -> Option<Resources> {
         self.history_half_life()?;
-        let slot = self.slots.iter().find(|slot| slot.name == *queue && slot.spec.is_some())?;
-        Some(self.mean_of_slot(slot))
+        let slot = &self.slots[self.index.get(queue)?.index()];
+        slot.spec.as_ref().map(|_| self.mean_of_slot(slot))
     }
 
     fn mean_of_slot(&self, slot: &Slot) -> Resources {
