@@ -42,7 +42,8 @@ impl fmt::Display for DataCostUnit {
             Self::Sizes => f.write_str("data that is not there counts by its size"),
             Self::SizesWithoutLink(cluster) => write!(
                 f,
-                "data that is not there counts by its size: no link with a bandwidth is declared between it and {cluster}"
+                "data that is not there counts by its size: no link with a bandwidth is declared between it and \
+                 {cluster}"
             ),
         }
     }
