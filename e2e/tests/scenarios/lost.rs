@@ -232,3 +232,44 @@ fn a_member_that_is_out_of_reach_for_a_moment_loses_nothing() {
         },
     );
 }
+
+/// What a ClusterTaintPolicy does to a cluster that is not ready for long, and what its end takes away.
+async fn taint_lost_cluster(s: &Scenario, is_gone: bool) -> anyhow::Result<()> {
+    const GONE: &str = "e2e.caldera.dev/gone";
+    let cluster = s.get(Kind::Cluster, FAR).await?.unwrap_or_default();
+    let mut taints = cluster["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    taints.retain(|taint| taint["key"] != GONE);
+    if is_gone {
+        taints.push(json!({"key": GONE, "effect": "NoExecute"}));
+    }
+    s.patch(Kind::Cluster, FAR, &json!({"spec": {"taints": taints}})).await.map(drop)
+}
+
+#[test]
+fn a_gang_that_karmadas_failover_evicts_from_a_lost_member_is_whole_elsewhere_once() {
+    run_far("failover", None, async |s, queue, line| {
+        s.submit(Kind::Job, gang("gang", &queue), &halves([FAR, NEAR])).await?;
+        s.until(Kind::Job, "gang", "runs in both", |job| job["status"]["running"] == 4).await?;
+        set(&line, false)?;
+        let is_lost = |cluster: &Value| {
+            let conditions = cluster["status"]["conditions"].as_array();
+            conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] != "True")
+        };
+        s.until(Kind::Cluster, FAR, "is lost", is_lost).await?;
+        taint_lost_cluster(&s, true).await?;
+        let moved = |binding: &Value| binding["spec"]["clusters"] == json!([{"name": NEAR, "replicas": 4}]);
+        s.until(Kind::Binding, "gang-job", "is in the other member alone", moved).await?;
+        let whole = |job: &Value| job["spec"]["minAvailable"] == 4 && job["status"]["running"] == 4;
+        s.until_in_member(NEAR, Kind::Job, "gang", "runs as a whole", whole).await?;
+        s.until(Kind::Queue, &queue, "is charged once", |queue| charged(queue, "1")).await?;
+        let left = |binding: &Value| binding["spec"]["gracefulEvictionTasks"].as_array().is_none_or(Vec::is_empty);
+        s.until(Kind::Binding, "gang-job", "has left", left).await?;
+        set(&line, true)?;
+        until_far_works(&s, 0).await?;
+        s.until_gone_in_member(FAR, Kind::Job, "gang").await?;
+        taint_lost_cluster(&s, false).await?;
+        let binding = s.get(Kind::Binding, "gang-job").await?.unwrap_or_default();
+        ensure!(moved(&binding) && eviction(&binding).is_null(), "{binding}");
+        runs_once(&s, &queue, NEAR, FAR).await
+    });
+}
