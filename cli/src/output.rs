@@ -275,7 +275,8 @@ pub fn format_with_history<const N: usize>(
     let mut text = format_table(&names, rows.into_iter().map(cells));
     if let Some(seconds) = half_life {
         let after = format_duration(seconds);
-        text += &format!("Order fair-history: what was used lately counts as much as what is, half of it after {after}\n");
+        text +=
+            &format!("Order fair-history: what was used lately counts as much as what is, half of it after {after}\n");
     }
     text
 }

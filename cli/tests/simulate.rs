@@ -78,7 +78,8 @@ fn a_trace_says_whose_jobs_are_and_queues_limit_each_user() {
 #[test]
 fn the_order_and_the_wait_for_a_reservation_are_chosen_for_the_whole_simulation() {
     let run = |more: &[&str]| {
-        let (code, json, error) = simulate(&[&["--scenario", "fairness", "--horizon", "20m", "-o", "json"], more].concat());
+        let (code, json, error) =
+            simulate(&[&["--scenario", "fairness", "--horizon", "20m", "-o", "json"], more].concat());
         assert_eq!(code, Some(0), "{error}");
         json
     };

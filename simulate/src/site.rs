@@ -236,12 +236,7 @@ impl<'w> Site<'w> {
     }
 
     /// The clusters to keep for a job that does not fit now, and what it lacks there, as the controller finds them.
-    pub fn keep(
-        &mut self,
-        job: usize,
-        card: Option<&ResourceName>,
-        vain: &[ClusterName],
-    ) -> Option<ReservedClusters> {
+    pub fn keep(&mut self, job: usize, card: Option<&ResourceName>, vain: &[ClusterName]) -> Option<ReservedClusters> {
         let shape = self.shape_on(job, card);
         let emptied = self.members.clusters().into_iter();
         choose_reserved_clusters(

@@ -4,9 +4,9 @@ use jiff::Timestamp;
 
 use super::{
     deadlines::earliest, failed_job::FailedJobs, forged_record::FaultyRecords, held_copy::HeldCopies,
-    min_success::EnoughSuccesses, orphan_copy::OrphanCopies, placement_deadlines::PlacementDeadlines, pods_ready::StartDeadlines,
-    policy_restart::PolicyRestarts, refused_copy::RefusedCopies, run_limits::RunLimits, silent_copy::SilentCopies,
-    stale_grant::StaleGrants, unused_quota::UnusedQuota, withdrawal::Withdrawals,
+    min_success::EnoughSuccesses, orphan_copy::OrphanCopies, placement_deadlines::PlacementDeadlines,
+    pods_ready::StartDeadlines, policy_restart::PolicyRestarts, refused_copy::RefusedCopies, run_limits::RunLimits,
+    silent_copy::SilentCopies, stale_grant::StaleGrants, unused_quota::UnusedQuota, withdrawal::Withdrawals,
 };
 use crate::observe::Key;
 

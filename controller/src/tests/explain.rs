@@ -9,8 +9,8 @@ use super::world::{World, job};
 use crate::{
     decide::Controller,
     explain::{
-        Basis, Explanation, UsedLately, Verdict, decide_without_writing, explain_job, explain_without_binding, find_binding,
-        list_queues, list_waiting_jobs,
+        Basis, Explanation, UsedLately, Verdict, decide_without_writing, explain_job, explain_without_binding,
+        find_binding, list_queues, list_waiting_jobs,
     },
     observe::{Input, Key, ObjectKind, PodGroupFacts, read_object},
 };

@@ -13,9 +13,7 @@ fn told(m1: &str, m2: &str, state: &Value) -> World {
     world.patch("Job", "a", &json!({"spec": {"minSuccess": 1}}));
     assert_eq!(world.settle(), ["a-job"]);
     let share = json!({"tasks": {"worker": {"replicas": 1, "minAvailable": 1}}, "minAvailable": 1, "minSuccess": 1});
-    let copy = |cluster: &str, phase: &str| {
-        json!({"clusterName": cluster, "applied": true, "status": {"state": {"phase": phase}, "succeeded": 1}})
-    };
+    let copy = |cluster: &str, phase: &str| json!({"clusterName": cluster, "applied": true, "status": {"state": {"phase": phase}, "succeeded": 1}});
     world.patch(
         "ResourceBinding",
         "a-job",
@@ -55,7 +53,8 @@ fn a_job_of_which_enough_pods_succeeded_ends_although_no_copy_did() {
 #[test]
 fn a_job_with_a_copy_that_ended_is_left_to_the_scheduler_and_one_without_enough_successes_to_itself() {
     let enough = json!({"phase": "Completing", "reason": "MinSuccessReached"});
-    for (m1, state) in [("Completed", enough.clone()), ("Failed", enough), ("Running", json!({"phase": "Completing"}))] {
+    for (m1, state) in [("Completed", enough.clone()), ("Failed", enough), ("Running", json!({"phase": "Completing"}))]
+    {
         let world = told(m1, "Running", &state);
         assert_eq!((clusters(&world), &world.get("Job", "a")["metadata"]["annotations"][END_AS]), (2, &Value::Null));
     }

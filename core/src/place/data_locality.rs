@@ -38,7 +38,9 @@ pub enum DataCostUnit {
 impl fmt::Display for DataCostUnit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Seconds => f.write_str("data that is not there counts by the seconds that it takes over declared links"),
+            Self::Seconds => {
+                f.write_str("data that is not there counts by the seconds that it takes over declared links")
+            }
             Self::Sizes => f.write_str("data that is not there counts by its size"),
             Self::SizesWithoutLink(cluster) => write!(
                 f,

@@ -220,7 +220,8 @@ mod tests {
 
     #[test]
     fn of_several_links_the_best_bandwidth_counts_both_ways() {
-        let link = |from: &[&str], to: &[&str], bandwidth| Link { from: names(from), to: names(to), latency: 1, bandwidth };
+        let link =
+            |from: &[&str], to: &[&str], bandwidth| Link { from: names(from), to: names(to), latency: 1, bandwidth };
         let links = vec![
             link(&["a", "b"], &["a", "b"], 10),
             link(&["b"], &["a"], 40),

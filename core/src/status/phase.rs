@@ -122,9 +122,7 @@ pub(super) fn have_enough_succeeded(
     members: &BTreeMap<ClusterName, MemberStatus>,
 ) -> bool {
     let goes_another_way = |member: &MemberStatus| match member.phase() {
-        Some(
-            Phase::Restarting | Phase::Aborting | Phase::Aborted | Phase::Terminating | Phase::Terminated,
-        ) => true,
+        Some(Phase::Restarting | Phase::Aborting | Phase::Aborted | Phase::Terminating | Phase::Terminated) => true,
         Some(Phase::Failed) => !member.is_surplus() && !member.has_run_to_its_end(template),
         _ => false,
     };
@@ -147,8 +145,7 @@ pub(super) fn merge_phases(
 ) -> Phase {
     let any = |phase: Phase| members.values().any(|member| member.phase() == Some(phase));
     let fails = |member: &&MemberStatus| !member.is_surplus() && !member.has_run_to_its_end(template);
-    let mut failed =
-        members.values().filter(|member| member.phase() == Some(Phase::Failed)).filter(fails).peekable();
+    let mut failed = members.values().filter(|member| member.phase() == Some(Phase::Failed)).filter(fails).peekable();
     if failed.peek().is_some() {
         let restarts = |member: &MemberStatus| {
             let times = member.status.as_ref().map_or(0, |status| status.retry_count);

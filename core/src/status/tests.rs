@@ -213,7 +213,8 @@ fn a_part_that_could_not_have_enough_fails_the_job_only_once_all_parts_ended() {
 
 #[test]
 fn a_copy_that_restarts_or_is_ended_has_its_way_before_min_success() {
-    for (word, shown) in [("Restarting", Phase::Restarting), ("Aborting", Phase::Aborting), ("Terminated", Phase::Terminating)]
+    for (word, shown) in
+        [("Restarting", Phase::Restarting), ("Aborting", Phase::Aborting), ("Terminated", Phase::Terminating)]
     {
         let got = five_of_ten(&JobStatus::default(), &[("a", phase(word, 0, 0)), ("b", phase("Running", 0, 5))]);
         assert_eq!(got.state.phase, Some(shown));

@@ -13,8 +13,8 @@ use caldera_core::{
     card_model::label_of_model,
     gang::{ClusterName, QueueName, Task, TaskName},
     queue::{
-        self, Ask, CardChoice, ClusterCapacity, Counted, Engine, Fit, FitClass, JobId, OrderPolicy, QueueSpec, ReservedClusters,
-        TenantOrder,
+        self, Ask, CardChoice, ClusterCapacity, Counted, Engine, Fit, FitClass, JobId, OrderPolicy, QueueSpec,
+        ReservedClusters, TenantOrder,
     },
     reason::Reason,
     resources::{ResourceName, Resources},

@@ -31,9 +31,8 @@ use super::{
 use crate::world::{self, Job, JobTerms, Shapes};
 
 /// Columns that are no resources.
-const KNOWN: [&str; 12] = [
-    "job", "queue", "namespace", "user", "priority", "arrival", "run", "estimate", "task", "replicas", "min", "cards",
-];
+const KNOWN: [&str; 12] =
+    ["job", "queue", "namespace", "user", "priority", "arrival", "run", "estimate", "task", "replicas", "min", "cards"];
 /// For jobs that name no namespace where others do, or a user alone.
 const DEFAULT_NAMESPACE: &str = "default";
 /// For jobs that name no queue.
@@ -62,11 +61,7 @@ pub fn jobs(
     Ok(Trace { terms, ..reader.finish(jobs, options) })
 }
 
-fn own(
-    text: &str,
-    reader: &mut Reader<'_>,
-    terms: &mut HashMap<Arc<str>, JobTerms>,
-) -> Result<Vec<Job>, ReadError> {
+fn own(text: &str, reader: &mut Reader<'_>, terms: &mut HashMap<Arc<str>, JobTerms>) -> Result<Vec<Job>, ReadError> {
     let table = Table::read(text, &["job", "arrival", "run"])?;
     let resources: Vec<&str> = table.header.iter().map(String::as_str).filter(|name| !KNOWN.contains(name)).collect();
     let has_tenants = ["namespace", "user"].iter().any(|tenant| table.header.iter().any(|name| name == tenant));
