@@ -1,9 +1,9 @@
 //! Split jobs of which enough pods succeeded (`minSuccess`) before any copy ended: they end as Completed.
 //!
 //! Rule: Volcano completes a job as soon as `succeeded` reaches `minSuccess`, and kills the rest
-//! (`pkg/controllers/job/state/running.go`). A member counts its own copy only. The successes of all are added up in the
-//! merged status ([`caldera_core::status`]), which says so with reason `MinSuccessReached`. Where a copy has ended, the
-//! scheduler has the job leave the others (`ended_job`), and that copy stays for its logs. Where none has, or where
+//! (`pkg/controllers/job/state/running.go`). A member counts its own copy only. The successes of all are added up in
+//! the merged status ([`caldera_core::status`]), which says so with reason `MinSuccessReached`. Where a copy has ended,
+//! the scheduler has the job leave the others (`ended_job`), and that copy stays for its logs. Where none has, or where
 //! karmada-scheduler places, the job is ended here (`caldera.dev/end-as`), as by Command `CompleteJob`.
 
 use std::sync::Arc;

@@ -2,8 +2,9 @@
 //!
 //! Rules (Volcano `pkg/webhooks/admission/jobs/validate`): a member would refuse the same job later, where nobody
 //! looks. A queue that does not exist or is not open is only a warning here: queue and job may come in one `kubectl
-//! apply`, in any order. So is a PriorityClass that does not exist, what a job says that nobody reads, and what a job that
-//! meets over a clusterset needs beside it. The annotation `caldera.dev/data` is checked whenever it changes; else an update with the same spec is refused nothing.
+//! apply`, in any order. So is a PriorityClass that does not exist, what a job says that nobody reads, and what a job
+//! that meets over a clusterset needs beside it. The annotation `caldera.dev/data` is checked whenever it changes; else
+//! an update with the same spec is refused nothing.
 
 use caldera_core::data_source::shorten_text;
 use caldera_crds::{
