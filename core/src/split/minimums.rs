@@ -1,7 +1,7 @@
 //! Dividing a gang's minimums over its parts, so that every member's Volcano accepts and starts its part.
 //!
-//! Two numbers are divided: each task's minimum by the pods there, then the job's minimum. `minSuccess` is not: it counts
-//! over all parts ([`crate::status`]), and no part may end before its pods did or the job has enough.
+//! Two numbers are divided: each task's minimum by the pods there, then the job's minimum. `minSuccess` is not: it
+//! counts over all parts ([`crate::status`]), and no part may end before its pods did or the job has enough.
 //!
 //! Rule (Volcano's validation, `admit_job.go`, and its default for a zero):
 //! - A task's minimum is at most its replicas in that part. All of them sum to the gang's.
