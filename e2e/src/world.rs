@@ -169,15 +169,6 @@ pub async fn fleet(members: usize, stop: &CancellationToken) -> anyhow::Result<F
     Ok(Fleet::start(Config::with_members(members), stop).await?)
 }
 
-/// The same where Karmada's gate `Failover` is on: what is in a cluster with a taint `NoExecute` is evicted.
-///
-/// # Errors
-/// If a server does not start.
-pub async fn fleet_with_failover(members: usize, stop: &CancellationToken) -> anyhow::Result<Fleet> {
-    let evictions = karmada::eviction::Evictions { by_taints: true, ..Default::default() };
-    Ok(Fleet::start(Config { evictions, ..Config::with_members(members) }, stop).await?)
-}
-
 /// Makes another fleet's member one of this host.
 ///
 /// # Errors

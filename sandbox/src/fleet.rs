@@ -56,8 +56,6 @@ pub struct Config {
     /// How long a member must be out of reach until the stand-in for Karmada calls it not ready. It looks three times
     /// in that time, and each ten seconds at least.
     pub not_ready_after: Duration,
-    /// What the stand-in for Karmada evicts, and how.
-    pub evictions: karmada::eviction::Evictions,
     /// What was in other servers and is in these from the start, by `host` or the member's name.
     pub restored: BTreeMap<String, Vec<Value>>,
 }
@@ -90,7 +88,6 @@ impl Config {
             members: (0..count).map(member).collect(),
             default_run: Duration::from_secs(2),
             not_ready_after: Duration::from_secs(30),
-            evictions: karmada::eviction::Evictions::default(),
             restored: BTreeMap::new(),
         }
     }
@@ -229,7 +226,7 @@ impl Fleet {
         crds.extend(caldera_crds::manifests::build_federation_crds());
         install_all(&host_client, "host", crds).await?;
         restore(&server, "host", config.restored.remove("host").unwrap_or_default())?;
-        run_karmada(&host, config.not_ready_after, config.evictions, shutdown)?;
+        run_karmada(&host, config.not_ready_after, shutdown)?;
 
         let mut starting = Vec::new();
         let mut stops = BTreeMap::new();
@@ -324,14 +321,9 @@ fn client_of(endpoint: &Endpoint, component: &str, counts: &WriteCounts) -> Resu
         .map_err(|source| Error::Client { server: endpoint.name.clone(), source: Box::new(source) })
 }
 
-fn run_karmada(
-    host: &Endpoint,
-    not_ready_after: Duration,
-    evictions: karmada::eviction::Evictions,
-    shutdown: &CancellationToken,
-) -> Result<(), Error> {
+fn run_karmada(host: &Endpoint, not_ready_after: Duration, shutdown: &CancellationToken) -> Result<(), Error> {
     let client = client_of(host, "karmada", &WriteCounts::default())?;
-    let mut config = karmada::Config { evictions, ..karmada::Config::default() };
+    let mut config = karmada::Config::default();
     config.pace.threshold = not_ready_after;
     config.pace.every = config.pace.every.min(not_ready_after / 3);
     let shutdown = shutdown.clone();

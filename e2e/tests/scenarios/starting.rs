@@ -12,7 +12,7 @@ use caldera_e2e::{
     line::Line,
     manifest::{aggregated, job, policy, task},
     run_configured, run_in,
-    world::{self, World, fleet, fleet_with_failover, join},
+    world::{self, World, fleet, join},
 };
 use caldera_runtime::client::WriteCounts;
 use caldera_sandbox::fleet::Endpoint;
@@ -120,10 +120,10 @@ pub(crate) const FAR: &str = "far";
 /// The one beside the host.
 pub(crate) const NEAR: &str = "member1";
 
-/// A world of two members, one of them behind a line that can be cut. Karmada evicts by taints there.
+/// A world of two members, one of them behind a line that can be cut.
 async fn far_world(line: Arc<OnceLock<Line>>, lost_after: Option<SignedDuration>) -> anyhow::Result<World> {
     let stop = CancellationToken::new();
-    let (host, other) = (fleet_with_failover(1, &stop).await?, fleet(1, &stop).await?);
+    let (host, other) = (fleet(1, &stop).await?, fleet(1, &stop).await?);
     let far = other.members[0].clone();
     let own = Line::to(&far.server).await?;
     join(&host, FAR, &Endpoint { server: own.address.clone(), ..far.clone() }).await?;
