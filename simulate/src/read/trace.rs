@@ -10,8 +10,8 @@
 //! ```
 //! `namespace` and `user` say whose a job is, and `cards` which models of a card a task may use, the best first
 //! (`A100|H100`, as annotation `volcano.sh/card.name`). Needed are `job`, `arrival` and `run` (seconds, or a number
-//! with ms, s, m, h, d). Without `replicas` it is one, and without `min` all of them are needed; every other column is a
-//! resource, asked for by each pod.
+//! with ms, s, m, h, d). Without `replicas` it is one, and without `min` all of them are needed; every other column is
+//! a resource, asked for by each pod.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
