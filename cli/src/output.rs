@@ -313,6 +313,29 @@ pub fn format_table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
     text
 }
 
+/// Column of what queues used lately.
+pub const USED_LATELY: &str = "USED LATELY";
+
+/// A table with column [`USED_LATELY`] and what that is where what queues used lately counts, half of it after so many
+/// seconds; else without the column.
+pub fn format_with_history<const N: usize>(
+    header: &[&str; N],
+    rows: Vec<[String; N]>,
+    half_life: Option<i64>,
+) -> String {
+    let is_shown = |name: &str| half_life.is_some() || name != USED_LATELY;
+    let names: Vec<&str> = header.iter().copied().filter(|name| is_shown(name)).collect();
+    let cells =
+        |row: [String; N]| header.iter().zip(row).filter(|(name, _)| is_shown(name)).map(|(_, cell)| cell).collect();
+    let mut text = format_table(&names, rows.into_iter().map(cells));
+    if let Some(seconds) = half_life {
+        let after = format_duration(seconds);
+        text +=
+            &format!("Order fair-history: what was used lately counts as much as what is, half of it after {after}\n");
+    }
+    text
+}
+
 /// The list of gaps at the end of an answer.
 pub fn format_gaps(gaps: &[Gap]) -> String {
     let mut text = String::new();
@@ -373,6 +396,18 @@ mod tests {
         assert_eq!(describe_failure(&error), format!("failed to read ConfigMap n/caldera-usage: {message}"));
         let error = anyhow::anyhow!("the last").context("between: the last").context("first");
         assert_eq!(describe_failure(&error), "first: between: the last");
+    }
+
+    #[test]
+    fn what_was_used_lately_is_a_column_where_it_counts() {
+        let table = |half_life| {
+            let row = ["ml", "8", "3"].map(str::to_owned);
+            format_with_history(&["QUEUE", "USED", USED_LATELY], vec![row], half_life)
+        };
+        assert_eq!(table(None), "QUEUE  USED\nml     8\n");
+        let text = table(Some(604_800));
+        assert!(text.starts_with("QUEUE  USED  USED LATELY\nml     8     3\n"), "{text}");
+        assert!(text.ends_with(", half of it after 7d\n"), "{text}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::{
     json_path::{JsonPath, sort_rows},
     live::{self, Gap, Live},
     objects::{self, list_objects, name_of},
-    output::{self, ListOutput, format_columns},
+    output::{self, ListOutput, USED_LATELY, format_columns, format_with_history},
     repeat::{self, PrintedPage},
     why,
 };
@@ -310,12 +310,13 @@ fn format_by_resource(queues: &[QueueView], name: impl Fn(&QueueView) -> String)
             starting,
             running,
         ]);
-        let nothing = [const { String::new() }; 7];
+        let nothing = [const { String::new() }; 8];
         let amounts = queue.amounts.iter().map(|of| {
             let some = |amount: Option<Quantity>| amount.map(|amount| amount.plain().to_string()).unwrap_or_default();
             [
                 of.resource.to_string(),
                 of.used.plain().to_string(),
+                some(of.used_lately.map(|lately| lately.amount)),
                 of.deserved.plain().to_string(),
                 of.guarantee.plain().to_string(),
                 some(of.capability),
@@ -326,9 +327,9 @@ fn format_by_resource(queues: &[QueueView], name: impl Fn(&QueueView) -> String)
         for amounts in amounts.chain(queue.amounts.is_empty().then_some(nothing)) {
             let [name, parent, state, priority, weight, waiting, blocked, starting, running] =
                 head.take().unwrap_or_else(|| std::array::from_fn(|_| " ".to_owned()));
-            let [resource, used, deserved, guarantee, capability, limit, borrowed] = amounts;
+            let [resource, used, lately, deserved, guarantee, capability, limit, borrowed] = amounts;
             rows.push([
-                name, parent, state, priority, weight, resource, used, deserved, guarantee, capability, limit,
+                name, parent, state, priority, weight, resource, used, lately, deserved, guarantee, capability, limit,
                 borrowed, waiting, blocked, starting, running,
             ]);
         }
@@ -341,6 +342,7 @@ fn format_by_resource(queues: &[QueueView], name: impl Fn(&QueueView) -> String)
         "WEIGHT",
         "RESOURCE",
         "USED",
+        USED_LATELY,
         "DESERVED",
         "GUARANTEE",
         "CAPABILITY",
@@ -351,5 +353,6 @@ fn format_by_resource(queues: &[QueueView], name: impl Fn(&QueueView) -> String)
         "STARTING",
         "RUNNING",
     ];
-    format_columns(header, rows)
+    let half_life = queues.iter().flat_map(|queue| &queue.amounts).find_map(|of| Some(of.used_lately?.half_life));
+    format_with_history(&header, rows, half_life)
 }

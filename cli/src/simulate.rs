@@ -9,6 +9,7 @@ use anyhow::Context;
 use caldera_core::resources::ResourceName;
 use caldera_simulate::{
     report::Report,
+    rules::Rules,
     run::{Options, Outcome, simulate},
     series::{Document, jobs_csv, time_csv},
     svg, tables,
@@ -58,6 +59,7 @@ async fn read_input(args: &SimulateArgs) -> anyhow::Result<SimulationQuestion> {
     for name in &args.cordon {
         input::cordon_cluster(&mut asked.world, name)?;
     }
+    choose_rules(args, &mut asked.world.rules);
     // A horizon counts from the start of the simulation.
     let horizon = args.horizon.map(|horizon| asked.world.start.plus(horizon));
     asked.horizon = horizon.or(asked.horizon);
@@ -65,6 +67,15 @@ async fn read_input(args: &SimulateArgs) -> anyhow::Result<SimulationQuestion> {
         input::check_offered(&asked.world, resource)?;
     }
     Ok(asked)
+}
+
+/// What the call says of policy caldera, before what the host's controller does.
+fn choose_rules(args: &SimulateArgs, rules: &mut Rules) {
+    rules.order = args.order.unwrap_or(rules.order);
+    rules.history_half_life = args.history_half_life.map_or(rules.history_half_life, i64::from);
+    if let Some(seconds) = args.reservation_after {
+        rules.reservation_after = Some(i64::from(seconds)).filter(|seconds| *seconds > 0);
+    }
 }
 
 fn print_report(args: &SimulateArgs, asked: &SimulationQuestion) -> anyhow::Result<()> {

@@ -19,7 +19,7 @@ use crate::{
     components,
     expected_start::{self, ExpectedStart, Forecast},
     live::{self, Gap, Live},
-    output::{self, format_columns, format_duration},
+    output::{self, USED_LATELY, format_columns, format_duration, format_with_history},
 };
 
 /// The JSON and YAML form.
@@ -332,6 +332,7 @@ fn append_queue_path(text: &mut String, job: &Explanation, wide: bool) {
                 amounts.resource.to_string(),
                 asked(amounts.resource.as_str()),
                 amounts.used.plain().to_string(),
+                some(amounts.used_lately.map(|lately| lately.amount)),
                 amounts.deserved.plain().to_string(),
                 amounts.guarantee.plain().to_string(),
                 some(amounts.capability),
@@ -341,14 +342,16 @@ fn append_queue_path(text: &mut String, job: &Explanation, wide: bool) {
         }
         if first {
             let nothing = || String::new();
-            let (asked, used, deserved, guarantee) = (nothing(), nothing(), nothing(), nothing());
+            let (asked, used, lately, deserved) = (nothing(), nothing(), nothing(), nothing());
             let state = describe_state(step.state).to_owned();
-            rows.push([name, state, nothing(), asked, used, deserved, guarantee, nothing(), nothing()]);
+            rows.push([name, state, nothing(), asked, used, lately, deserved, nothing(), nothing(), nothing()]);
         }
     }
     text.push('\n');
-    let header = ["QUEUE", "STATE", "RESOURCE", "NEEDED", "USED", "DESERVED", "GUARANTEE", "CAPABILITY", "LIMIT"];
-    *text += &format_columns(header, rows);
+    let header =
+        ["QUEUE", "STATE", "RESOURCE", "NEEDED", "USED", USED_LATELY, "DESERVED", "GUARANTEE", "CAPABILITY", "LIMIT"];
+    let half_life = job.path.iter().flat_map(|step| &step.amounts).find_map(|of| Some(of.used_lately?.half_life));
+    *text += &format_with_history(&header, rows, half_life);
     for step in &job.path {
         for fault in &step.faults {
             let _ = writeln!(text, "queue {}: {fault}", step.queue);

@@ -63,6 +63,35 @@ fn a_trace_on_a_fleet_is_reported_as_table_json_csv_and_plots() {
 }
 
 #[test]
+fn a_trace_says_whose_jobs_are_and_queues_limit_each_user() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = "job,queue,user,arrival,run,nvidia.com/gpu\na,ml,anna,0,60,1\nb,ml,anna,0,60,1\nc,ml,ben,0,60,1\n";
+    let queues = QUEUES.replace("{name: ml}", "{name: ml, annotations: {caldera.dev/max-running-jobs-per-user: '1'}}");
+    let [fleet, queues, trace] = [("fleet.csv", FLEET), ("queues.yaml", &queues), ("trace.csv", trace)]
+        .map(|(name, text)| file(dir.path(), name, text));
+    let (code, json, error) = simulate(&["--fleet", &fleet, "--queues", &queues, "--trace", &trace, "-o", "json"]);
+    assert_eq!(code, Some(0), "{error}");
+    let report: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["policies"][0]["waitSecondsByQueue"]["ml"]["max"], 60.0, "{json}");
+}
+
+#[test]
+fn the_order_and_the_wait_for_a_reservation_are_chosen_for_the_whole_simulation() {
+    let run = |more: &[&str]| {
+        let (code, json, error) =
+            simulate(&[&["--scenario", "fairness", "--horizon", "20m", "-o", "json"], more].concat());
+        assert_eq!(code, Some(0), "{error}");
+        json
+    };
+    let usual = run(&[]);
+    assert_eq!(usual, run(&["--order", "share", "--reservation-after", "60"]));
+    assert_ne!(usual, run(&["--order", "fifo"]));
+    assert_ne!(usual, run(&["--order", "fair-history", "--history-half-life", "3600"]));
+    let large = |more: &[&str]| simulate(&[&["--scenario", "starvation", "-o", "json"], more].concat()).1;
+    assert_ne!(large(&[]), large(&["--reservation-after", "0"]), "nothing is kept for the large gang");
+}
+
+#[test]
 fn a_scenario_ends_with_its_hour_and_follows_its_seed() {
     let run = |seed: &str| simulate(&["--scenario", "fairness", "--seed", seed, "--horizon", "10m", "-o", "json"]).1;
     let report: Value = serde_json::from_str(&run("1")).unwrap();

@@ -83,11 +83,7 @@ fn describe_snapshot_job(
         began,
         placed,
         run_for,
-        gang: {
-            // Of one that may use several card models the first is taken on which it could ever start.
-            let card = controller.jobs.engine.pending_card(binding.id.as_str());
-            Arc::new(admitted_gang(binding, workload)?.keep_to_card(card).into_owned())
-        },
+        gang: admitted_gang(binding, workload)?,
         binding: place_with_data(controller, binding)?,
         whole: workload.kind.has_tasks(),
         submitter: workload.submitter.clone(),

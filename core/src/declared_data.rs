@@ -2,18 +2,23 @@
 //!
 //! Annotation `caldera.dev/data`: pieces of data with commas between them, each `KEY=VALUE` where KEY is `cluster`,
 //! `region`, `zone` or `provider`; `|` between places that have a copy of the same piece; `:SIZE` for how much it is,
-//! in any unit (1 if not said). [`crate::place`] prefers clusters that have the data.
+//! in any unit (1 if not said), or in bytes with a suffix (`200Gi`). [`crate::place`] prefers clusters that have the
+//! data, and those to which it comes sooner where its size is in bytes.
 
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::quantity::Quantity;
+
 /// So many pieces may be declared.
 pub const MOST_PIECES: usize = 16;
 /// So many places of one piece.
 pub const MOST_PLACES: usize = 64;
-/// The largest size.
+/// The largest size in a unit of the user's own.
 pub const LARGEST: i64 = 1_000_000;
+/// The largest size in bytes: a pebibyte.
+pub const MOST_BYTES: i64 = 1 << 50;
 
 /// Where a workload's data is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -21,11 +26,16 @@ pub struct Data {
     pieces: Vec<Piece>,
 }
 
+/// A piece of data.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Piece {
+pub struct Piece {
     /// Any of them has it.
-    places: Vec<DataPlace>,
-    size: i64,
+    pub places: Vec<DataPlace>,
+    /// How much it is.
+    pub size: i64,
+    /// The size is in bytes, and not in a unit of the user's own.
+    #[serde(default)]
+    pub in_bytes: bool,
 }
 
 /// Where a copy of a piece is.
@@ -48,7 +58,7 @@ pub enum ParseDataError {
     #[error("{0:?} is not KEY=VALUE with cluster, region, zone or provider as the key")]
     Malformed(String),
     /// Not a size.
-    #[error("{0:?} is no size: a whole number from 1 to {LARGEST}")]
+    #[error("{0:?} is no size: a whole number from 1 to {LARGEST}, or bytes such as 200Gi, 1Pi at most")]
     Size(String),
     /// Too long.
     #[error("more than {MOST_PIECES} pieces of data, or more than {MOST_PLACES} places of one")]
@@ -72,9 +82,17 @@ fn parse_piece(text: &str) -> Result<Piece, ParseDataError> {
         Some((places, size)) => (places, size.trim()),
         None => (text, "1"),
     };
-    let number = size.parse::<i64>().ok().filter(|number| (1..=LARGEST).contains(number));
+    let in_bytes = size.ends_with(|last: char| last.is_ascii_alphabetic());
+    let number = if in_bytes { parse_bytes(size) } else { size.parse().ok() };
+    let most = if in_bytes { MOST_BYTES } else { LARGEST };
+    let number = number.filter(|number| (1..=most).contains(number));
     let size = number.ok_or_else(|| ParseDataError::Size(size.to_owned()))?;
-    Ok(Piece { places: places.split('|').map(parse_place).collect::<Result<_, _>>()?, size })
+    Ok(Piece { places: places.split('|').map(parse_place).collect::<Result<_, _>>()?, size, in_bytes })
+}
+
+fn parse_bytes(text: &str) -> Option<i64> {
+    let quantity: Quantity = text.parse().ok()?;
+    i64::try_from(quantity.units_ceil()).ok().filter(|bytes| Quantity::from_units(*bytes) == quantity)
 }
 
 fn parse_place(text: &str) -> Result<DataPlace, ParseDataError> {
@@ -92,16 +110,26 @@ fn parse_place(text: &str) -> Result<DataPlace, ParseDataError> {
 }
 
 impl Data {
-    /// The sizes of all pieces of which no place `has` a copy, in sum.
-    pub fn sum_missing_sizes(&self, has: impl Fn(&DataPlace) -> bool) -> i64 {
-        let missing = self.pieces.iter().filter(|piece| !piece.places.iter().any(&has));
-        missing.map(|piece| piece.size).fold(0, i64::saturating_add)
+    /// The pieces of which no place `has` a copy.
+    pub fn list_missing(&self, has: impl Fn(&DataPlace) -> bool) -> impl Iterator<Item = &Piece> {
+        self.pieces.iter().filter(move |piece| !piece.places.iter().any(&has))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_is_in_bytes_where_it_has_a_suffix() {
+        let data: Data = "cluster=a:200Gi,cluster=b:7,cluster=c:1500M".parse().unwrap();
+        let sizes: Vec<(i64, bool)> = data.list_missing(|_| false).map(|piece| (piece.size, piece.in_bytes)).collect();
+        assert_eq!(sizes, [(200 << 30, true), (7, false), (1_500_000_000, true)]);
+        for wrong in ["5m", "2Pi", "-1Gi", "0k"] {
+            let error = format!("cluster=a:{wrong}").parse::<Data>();
+            assert_eq!(error, Err(ParseDataError::Size(wrong.to_owned())), "{wrong}");
+        }
+    }
 
     #[test]
     fn what_makes_no_sense_is_refused_in_words() {

@@ -180,6 +180,8 @@ impl Fleet {
         // Published numbers change with every heartbeat. No decision goes by them where the nodes can be read.
         let published = cluster.published.take();
         member.cluster.published = None;
+        // Links are declared elsewhere.
+        cluster.bandwidths = Arc::clone(&member.cluster.bandwidths);
         let changed = !member.known || member.cluster != cluster || (falls_back && member.summary != summary);
         member.dirty |= falls_back && member.summary != summary || !member.known;
         member.dirty |= member.cluster.autoscaling != cluster.autoscaling;
@@ -372,7 +374,12 @@ impl Fleet {
         if std::mem::take(&mut self.relink) {
             let known = self.members.values().filter(|member| member.known);
             let names: Vec<ClusterName> = known.map(|member| member.cluster.name.as_str().into()).collect();
-            self.near = self.links.group_by_links(&names.iter().collect::<Vec<_>>());
+            let names: Vec<&ClusterName> = names.iter().collect();
+            self.near = self.links.group_by_links(&names);
+            let mut bandwidths = self.links.list_bandwidths(&names);
+            for (name, member) in &mut self.members {
+                member.cluster.bandwidths = Arc::new(bandwidths.remove(name).unwrap_or_default());
+            }
         }
         let selected = self.selected.labels();
         for (name, member) in &mut self.members {

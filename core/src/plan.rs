@@ -2,7 +2,7 @@
 //!
 //! The global scheduler writes a plan on the ResourceBinding (annotation `caldera.dev/plan`, JSON); the webhook
 //! rewrites each Work from its cluster's [`ClusterShare`]. The sums over clusters of replicas and of every minimum
-//! equal the gang's.
+//! equal the gang's; `min_success` is no minimum of a part.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub struct ClusterShare {
     pub tasks: BTreeMap<TaskName, TaskShare>,
     /// The job's minimum in this cluster.
     pub min_available: u32,
-    /// The job's `minSuccess` in this cluster, where the job has one.
+    /// `minSuccess` of the copy in this cluster, where the job has one: no part of the job's, which counts over all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_success: Option<u32>,
     /// The network domain that its pods are kept in, where it is smaller than the cluster. Chosen once: a member's

@@ -52,6 +52,7 @@ pub fn read_cluster(cluster: &Cluster) -> place::Cluster {
         queues: read_queues(cluster),
         ready: status.conditions.iter().any(|condition| condition.type_ == READY && condition.status == "True"),
         serves: serves.collect(),
+        bandwidths: Arc::default(),
         published: read_general_estimator_input(cluster).map(Arc::new),
     }
 }

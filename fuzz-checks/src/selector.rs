@@ -86,7 +86,7 @@ fn read_workload(workload: &Value) {
     }
     let _ = read_existing_pod_request(workload);
     if let Some(Ok(data)) = read_data_location(workload) {
-        assert!(data.sum_missing_sizes(|_| false) >= data.sum_missing_sizes(|_| true));
+        assert!(data.list_missing(|_| false).count() >= data.list_missing(|_| true).count());
     }
     if let Some(text) = workload["text"].as_str() {
         if let Ok(weights) = text.parse::<ScoreWeights>() {

@@ -150,32 +150,44 @@ impl<'w> Site<'w> {
         copies.and_then(|copies| u32::try_from(copies).ok()).unwrap_or(1)
     }
 
-    /// Where all of a job would go now, without what is kept for others: as the controller asks it. A class that did
+    /// What a job asks for on a card model.
+    fn shape_on(&self, job: usize, card: Option<&ResourceName>) -> &'w Shape {
+        self.world.jobs[job].shape.on_card(card)
+    }
+
+    /// Where all of a job would go now on a card model, where it has a choice, without what is kept for others: as the
+    /// controller asks it. A class that did
     /// not fit before is first held against the sum of what is free.
     ///
     /// # Errors
     /// [`Fit::No`], with what is short.
-    pub fn find(&mut self, job: usize, kept: &[&ReservedClusters]) -> Result<Vec<Part>, Fit> {
-        let shape = &self.world.jobs[job].shape;
+    pub fn find(
+        &mut self,
+        job: usize,
+        card: Option<&ResourceName>,
+        kept: &[&ReservedClusters],
+    ) -> Result<Vec<Part>, Fit> {
+        let shape = self.shape_on(job, card);
         if let Some(never) = self.never.get(&shape.class).copied()
             && let Some(detail) = self.short(job)
         {
             return Err(Fit::No { never, detail });
         }
-        let refusal = match self.place(job, &shape.gang, kept) {
+        let refusal = match self.place(job, shape, &shape.gang, kept) {
             Ok(parts) => return Ok(parts),
             Err(refusal) => refusal,
         };
-        Err(Fit::No { never: self.find_never(job), detail: refusal.to_string() })
+        Err(Fit::No { never: self.find_never(job, card), detail: refusal.to_string() })
     }
 
     /// Whether a job would not fit even if all clusters were empty.
-    pub fn find_never(&mut self, job: usize) -> bool {
-        let class = self.world.jobs[job].shape.class;
+    pub fn find_never(&mut self, job: usize, card: Option<&ResourceName>) -> bool {
+        let shape = self.shape_on(job, card);
+        let class = shape.class;
         if let Some(never) = self.never.get(&class) {
             return *never;
         }
-        let never = self.never_fits(job);
+        let never = self.never_fits(shape);
         self.never.insert(class, never);
         never
     }
@@ -187,14 +199,16 @@ impl<'w> Site<'w> {
     pub fn find_granted(
         &mut self,
         job: usize,
+        card: Option<&ResourceName>,
         granted: &BTreeMap<TaskName, u32>,
     ) -> Result<Vec<Part>, place::NotPlaced> {
-        let mut gang = Gang::clone(&self.world.jobs[job].shape.gang);
+        let shape = self.shape_on(job, card);
+        let mut gang = Gang::clone(&shape.gang);
         for task in &mut gang.tasks {
             task.replicas = task.replicas.min(granted.get(&task.name).copied().unwrap_or(0));
             task.min_available = task.min_available.min(task.replicas);
         }
-        self.place(job, &Arc::new(gang), &[])
+        self.place(job, shape, &Arc::new(gang), &[])
     }
 
     /// Whether a job would fit with what these jobs hold free.
@@ -205,7 +219,9 @@ impl<'w> Site<'w> {
                 held.iter().for_each(|hold| holds.entry(hold.cluster).or_default().push(hold));
             }
         }
-        let shape = &self.world.jobs[job].shape;
+        // Jobs are evicted for the first of its card models.
+        let first = self.world.jobs[job].shape.on_cards.first().map(|(card, _)| card);
+        let shape = self.shape_on(job, first);
         let clusters = self.members.clusters();
         let after: Vec<(&Cluster, Cow<'_, Capacity>)> = clusters
             .into_iter()
@@ -220,8 +236,8 @@ impl<'w> Site<'w> {
     }
 
     /// The clusters to keep for a job that does not fit now, and what it lacks there, as the controller finds them.
-    pub fn keep(&mut self, job: usize, vain: &[ClusterName]) -> Option<ReservedClusters> {
-        let shape = &self.world.jobs[job].shape;
+    pub fn keep(&mut self, job: usize, card: Option<&ResourceName>, vain: &[ClusterName]) -> Option<ReservedClusters> {
+        let shape = self.shape_on(job, card);
         let emptied = self.members.clusters().into_iter();
         choose_reserved_clusters(
             &shape.binding,
@@ -238,10 +254,10 @@ impl<'w> Site<'w> {
     fn place(
         &mut self,
         job: usize,
+        shape: &Shape,
         gang: &Arc<Gang>,
         kept: &[&ReservedClusters],
     ) -> Result<Vec<Part>, place::NotPlaced> {
-        let shape = &self.world.jobs[job].shape;
         let barred = list_clusters_reserved_against((gang, &shape.least), kept);
         let queue = self.world.jobs[job].queue.as_str();
         let (all, linked, queues) = self.members.all();
@@ -281,12 +297,11 @@ impl<'w> Site<'w> {
     /// True if it would not fit even if all clusters were empty, or asks for more than a queue above it may have.
     pub(crate) fn can_never_start(&mut self, job: usize) -> bool {
         let ceilings = self.recorder.books().ceilings(&self.world.jobs[job].queue);
-        let least = &self.world.jobs[job].shape.least;
-        ceilings.iter().any(|(name, ceiling)| least.get(name.as_str()) > ceiling) || self.never_fits(job)
+        let shape = self.shape_on(job, None);
+        ceilings.iter().any(|(name, ceiling)| shape.least.get(name.as_str()) > ceiling) || self.never_fits(shape)
     }
 
-    fn never_fits(&mut self, job: usize) -> bool {
-        let shape = &self.world.jobs[job].shape;
+    fn never_fits(&mut self, shape: &Shape) -> bool {
         let emptied: Vec<(Cluster, Capacity)> = self
             .members
             .clusters()

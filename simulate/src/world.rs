@@ -106,6 +106,17 @@ pub struct Shape {
     pub least: Resources,
     /// What all its pods ask for.
     pub full: Resources,
+    /// The same on each of the card models that it may use, the best first; none where it has no choice.
+    pub on_cards: Vec<(ResourceName, Arc<Self>)>,
+}
+
+impl Shape {
+    /// The shape on a card model that it may use; itself where it has no choice.
+    #[must_use]
+    pub fn on_card(&self, card: Option<&ResourceName>) -> &Self {
+        let of_card = self.on_cards.iter().find(|(known, _)| Some(known) == card);
+        of_card.map_or(self, |(_, shape)| shape.as_ref())
+    }
 }
 
 /// Part of a node held by a job.
@@ -248,10 +259,9 @@ impl Job {
         self.estimate.map(|estimate| i64::try_from(estimate.up_to(Millis(1_000)).seconds()).unwrap_or(i64::MAX))
     }
 
-    /// What the queue engine is asked.
+    /// What the queue engine is asked of its shape on one card model, or of all of it.
     #[must_use]
-    pub fn ask(&self, copies: u32) -> Ask {
-        let shape = &self.shape;
+    pub fn ask_on(&self, shape: &Shape, copies: u32) -> Ask {
         let task = |(task, min): (&Task, &u32)| TaskAsk {
             name: task.name.clone(),
             request: task.charge().into_owned(),
@@ -291,6 +301,16 @@ impl Shapes {
         let mut hasher = DefaultHasher::new();
         print.hash(&mut hasher);
         let class = FitClass(hasher.finish());
+        if let Some(known) = self.0.get(&print) {
+            return Arc::clone(known);
+        }
+        let of_card = |card: ResourceName| {
+            // Who is kept to one model may use no other.
+            let kept = gang.keep_to_card(Some(&card)).into_owned();
+            let shape = self.shape(kept, binding.clone(), whole);
+            (card, shape)
+        };
+        let on_cards: Vec<_> = gang.list_card_choices().into_iter().map(of_card).collect();
         let shape = self.0.entry(print).or_insert_with(|| {
             let minimum = needs(&gang, whole);
             let mut least = Resources::new();
@@ -298,7 +318,7 @@ impl Shapes {
                 least.add(&task.request.times(u64::from(*pods)));
             }
             let full = gang.sum_full_demand();
-            Arc::new(Shape { gang: Arc::new(gang), binding, whole, class, minimum, least, full })
+            Arc::new(Shape { gang: Arc::new(gang), binding, whole, class, minimum, least, full, on_cards })
         });
         Arc::clone(shape)
     }

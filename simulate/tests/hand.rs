@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use caldera_core::{
+    card_choice::read_card_models,
     node_groups::{NODE_GROUP, NodeGroupAffinity},
     quantity::Quantity,
     queue::{PriorityAging, QueueSpec, ReservationWait},
@@ -298,7 +299,7 @@ impl Policy for Impatient {
             return;
         }
         for job in std::mem::take(&mut self.waiting) {
-            match site.find(job, &[]) {
+            match site.find(job, None, &[]) {
                 Ok(parts) => {
                     assert!(parts.iter().map(|part: &Part| part.pods[0]).sum::<u32>() > 0);
                     site.send(job, parts);
@@ -363,6 +364,24 @@ fn a_job_that_waits_long_enough_goes_before_those_of_a_higher_priority_that_come
     };
     assert_eq!([None, Some("none"), Some("1/1h")].map(started), [Some(40_000); 3]);
     assert_eq!(started(Some("1/15s")), Some(20_000), "it is as urgent after 15 s, and older");
+}
+
+/// A node with a card of each of two models; jobs that may use both start on the second where the first is taken, or is
+/// none of their queue's.
+#[test]
+fn a_job_starts_on_the_first_of_its_card_models_that_has_quota_and_room() {
+    let mut cluster = cluster("m1", &[(2, gpus(1))]);
+    for (node, model) in cluster.nodes.iter_mut().zip(["A100", "H100"]) {
+        node.labels.insert("nvidia.com/gpu.product".to_owned(), model.to_owned());
+    }
+    let mut either = task("pod", 1, 1, gpus(1));
+    either.node.cards = read_card_models("A100|H100");
+    let either = Shapes::default().gang(gang(vec![either]));
+    let jobs = ["a", "b", "c"].map(|name| job(name, "q", 0, 10_000, Arc::clone(&either))).to_vec();
+    let mut world = world(vec![cluster], jobs);
+    assert_history(&world, PolicyName::Caldera, &[("a", 0, 10_000), ("b", 0, 10_000), ("c", 10_000, 20_000)]);
+    world.queues[0].capability.set("nvidia.com/gpu:H100", Quantity::from_units(8));
+    assert_history(&world, PolicyName::Caldera, &[("a", 0, 10_000), ("b", 10_000, 20_000), ("c", 20_000, 30_000)]);
 }
 
 #[test]

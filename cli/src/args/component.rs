@@ -193,7 +193,7 @@ pub struct CatalogueArgs {
 }
 
 /// Who goes first among the waiting, by name.
-fn parse_order() -> impl TypedValueParser<Value = OrderPolicy> {
+pub(super) fn parse_order() -> impl TypedValueParser<Value = OrderPolicy> {
     let describe = |order: OrderPolicy| match order {
         OrderPolicy::Share => "The queue with the least of what it deserves, then job priority, deadline, age",
         OrderPolicy::FairHistory => {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use caldera_core::quantity::Quantity;
+use caldera_core::{quantity::Quantity, queue::OrderPolicy};
 use caldera_simulate::{
     policy::PolicyName,
     read::{Estimates, TraceFormat},
@@ -11,7 +11,7 @@ use caldera_simulate::{
 };
 use clap::{Args as ClapArgs, ValueEnum};
 
-use super::values::parse_value;
+use super::{component::parse_order, values::parse_value};
 
 /// What `--help` says before the options.
 pub const LONG_ABOUT: &str = "\
@@ -36,6 +36,7 @@ or CSV with the columns cluster, count and a column for each resource. A trace i
   job,queue,priority,arrival,run,estimate,task,replicas,min,cpu,memory,nvidia.com/gpu
   train,ml,0,0,3600,4000,master,1,1,8,32Gi,
   train,,,,,,worker,16,8,8,64Gi,8
+with columns namespace and user for whose a job is, and cards for the models that a task may use (A100|H100),
 where job, arrival and run are needed (seconds, or a number with ms, s, m, h, d), rows of one job are one gang, and what
 is not a column named here is a resource. The files of the Alibaba cluster trace program are read too: openb_nodes.csv
 and spot_nodes.csv as fleets, openb_pods.csv (--trace-format openb) and dlrm_instances.csv (dlrm).
@@ -67,6 +68,17 @@ pub struct SimulateArgs {
     /// each in its own world.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "caldera", value_parser = parse_value::<PolicyName>)]
     pub policy: Vec<PolicyName>,
+    /// Who goes first by policy caldera; without it as the host's controller has it, or share.
+    #[arg(long, value_parser = parse_order(), value_name = "ORDER")]
+    pub order: Option<OrderPolicy>,
+    /// Seconds after which what a queue used counts half, with --order fair-history; without it as the host's
+    /// controller has it, or a week.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(10..))]
+    pub history_half_life: Option<u32>,
+    /// Seconds that a job is blocked before it gets a reservation by policy caldera; 0 makes none. Without it as the
+    /// host's controller has it, or 60. A queue may say otherwise.
+    #[arg(long, value_name = "SECONDS")]
+    pub reservation_after: Option<u32>,
     /// What everything random follows from: scenarios, and --estimates rough.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

@@ -31,7 +31,7 @@ pub(super) fn read_files(args: &SimulateArgs) -> Result<SimulationQuestion, Wron
     };
     let world =
         World::new(clusters, queues, trace.jobs, Millis::ZERO).map_err(|error| WrongInput(error.to_string()))?;
-    Ok(SimulationQuestion { world, notes: trace.notes, horizon: None })
+    Ok(SimulationQuestion { world: World { terms: trace.terms, ..world }, notes: trace.notes, horizon: None })
 }
 
 /// The trace's jobs; none without a trace.

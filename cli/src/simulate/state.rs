@@ -20,10 +20,12 @@ pub(super) async fn read_host(args: &SimulateArgs, kubeconfig: &Path) -> anyhow:
     notes.extend(live.gaps.iter().map(|gap| format!("not seen: {}: {}", gap.what, gap.why)));
     let more = input::read_trace(args, &now.clusters)?;
     notes.extend(more.notes);
+    let of_trace = more.terms;
     // The trace begins now.
     let later =
         more.jobs.into_iter().map(|job| caldera_simulate::world::Job { arrival: now.start.plus(job.arrival), ..job });
-    let World { clusters, queues, jobs, start, links, rules, terms } = now;
+    let World { clusters, queues, jobs, start, links, rules, mut terms } = now;
+    terms.extend(of_trace);
     let all = World::new(clusters, queues, jobs.into_iter().chain(later).collect(), start).map_err(wrong)?;
     let world = World { links, rules, terms, ..all };
     Ok(SimulationQuestion { world, notes, horizon: None })

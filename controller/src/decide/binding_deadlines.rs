@@ -4,9 +4,9 @@ use jiff::Timestamp;
 
 use super::{
     deadlines::earliest, failed_job::FailedJobs, forged_record::FaultyRecords, held_copy::HeldCopies,
-    orphan_copy::OrphanCopies, placement_deadlines::PlacementDeadlines, pods_ready::StartDeadlines,
-    policy_restart::PolicyRestarts, refused_copy::RefusedCopies, run_limits::RunLimits, silent_copy::SilentCopies,
-    stale_grant::StaleGrants, unused_quota::UnusedQuota, withdrawal::Withdrawals,
+    min_success::EnoughSuccesses, orphan_copy::OrphanCopies, placement_deadlines::PlacementDeadlines,
+    pods_ready::StartDeadlines, policy_restart::PolicyRestarts, refused_copy::RefusedCopies, run_limits::RunLimits,
+    silent_copy::SilentCopies, stale_grant::StaleGrants, unused_quota::UnusedQuota, withdrawal::Withdrawals,
 };
 use crate::observe::Key;
 
@@ -26,6 +26,7 @@ pub(crate) struct BindingDeadlines {
     pub(crate) held: HeldCopies,
     pub(crate) restarts: PolicyRestarts,
     pub(crate) failed: FailedJobs,
+    pub(crate) successes: EnoughSuccesses,
 }
 
 impl BindingDeadlines {
@@ -44,6 +45,7 @@ impl BindingDeadlines {
         self.held.0.forget(key);
         self.restarts.forget(key);
         self.failed.0.forget(key);
+        self.successes.0.forget(key);
     }
 
     /// The first of them.
@@ -52,7 +54,7 @@ impl BindingDeadlines {
     }
 
     /// The first of each kind.
-    pub(crate) fn list_next_due(&self) -> [(&'static str, Option<Timestamp>); 13] {
+    pub(crate) fn list_next_due(&self) -> [(&'static str, Option<Timestamp>); 14] {
         [
             ("placement", self.placement.0.next_due()),
             ("start", self.start.next_due()),
@@ -67,6 +69,7 @@ impl BindingDeadlines {
             ("heldCopy", self.held.0.next_due()),
             ("policyRestart", self.restarts.next_due()),
             ("failedJob", self.failed.0.next_due()),
+            ("minSuccess", self.successes.0.next_due()),
         ]
     }
 }

@@ -496,6 +496,7 @@ impl Controller {
         deadlines.held.observe_binding(binding, workload, now);
         deadlines.restarts.observe_binding(binding, workload, stage, now);
         deadlines.failed.observe_binding(binding, workload, stage, now);
+        deadlines.successes.observe_binding(binding, workload, stage, now);
         self.member_loss.observe_binding(objects, binding, now);
         deadlines.unused.observe_binding(binding, workload, stage, now);
         let is_unused = deadlines.unused.is_unused(key);

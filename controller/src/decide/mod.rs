@@ -13,6 +13,7 @@
 //! | [`withdrawal`] | which jobs leave their clusters since their users suspend or end them, or since they failed |
 //! | [`run_limits`] | which jobs are warned and ended since they ran for as long as they may |
 //! | [`policy_restart`] | which split jobs restart, or fail, as a whole since a copy restarted |
+//! | [`min_success`] | which split jobs end since enough of their pods succeeded over all clusters |
 //! | [`failed_job`] | which batch Jobs are told that they failed |
 //! | [`job_commands`] | what Commands for jobs do |
 //! | [`release`] | which jobs are released |
@@ -78,6 +79,7 @@ pub(crate) mod job_gangs;
 pub(crate) mod jobs;
 pub(crate) mod load_aware;
 pub(crate) mod member_loss;
+mod min_success;
 mod orphan_copy;
 mod outdated_texts;
 mod phase_counts;
@@ -181,6 +183,7 @@ fn decide_each(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.writes.extend(deadlines.withdrawals.advance_withdrawals(objects, jobs, now));
     decisions.writes.extend(deadlines.run_limits.warn_and_end_runs(objects, jobs, now));
     decisions.writes.extend(deadlines.restarts.restart_or_fail_jobs(objects, jobs, now));
+    decisions.writes.extend(deadlines.successes.end_jobs(objects, jobs, now));
     decisions.writes.extend(deadlines.failed.end_failed_jobs(objects, jobs, now));
     decisions.writes.extend(controller.commands.carry_out_commands(&controller.objects, &controller.jobs, now));
     controller.release_jobs(&mut decisions);

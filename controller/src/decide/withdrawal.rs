@@ -10,7 +10,7 @@
 //! more, its status says so. Karmada's next aggregation keeps that (`caldera_core::status`), and the TTL counts from
 //! then. The annotation is its user's word, or that of a Command; `Failed` is written by
 //! [`policy_restart`](super::policy_restart) when the job's own policies restarted it `maxRetry` times. Then the cause
-//! in the status is `MaxRetryReached`, not `EndedByUser`.
+//! in the status is `MaxRetryReached`, not `EndedByUser`. [`min_success`](super::min_success) writes `Completed`.
 //!
 //! All of it is on the workload itself, so a restart forgets nothing. A binding that somebody else suspended is not
 //! touched.
@@ -85,6 +85,9 @@ impl Withdrawals {
                         Some("Failed") if binding.count_policy_restarts() >= workload.max_retry => {
                             "it has failed as a whole".to_owned()
                         }
+                        Some("Completed") if workload.enough_succeeded => {
+                            "enough of its pods succeeded: it will be Completed".to_owned()
+                        }
                         Some(phase) => format!("ended by its user: it will be {phase}"),
                     };
                     decisions.push(withdraw_binding(binding, reason, why, "", now));
@@ -95,6 +98,7 @@ impl Withdrawals {
                     phase,
                     cause: match phase {
                         "Failed" if binding.count_policy_restarts() >= workload.max_retry => EndCause::MaxRetry,
+                        "Completed" if workload.enough_succeeded => EndCause::MinSuccess,
                         _ => EndCause::User,
                     },
                 }),

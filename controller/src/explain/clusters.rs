@@ -3,7 +3,7 @@
 use caldera_core::{
     fleet::Origin,
     gang::ClusterName,
-    place::{self, filter},
+    place::{self, Cluster, data_locality::compute_data_costs, filter},
     queue::Ask,
     resources::Resources,
     split,
@@ -15,6 +15,9 @@ use crate::{
     decide::{Controller, affinity::build_binding_with_peers, assess::predict_run},
     observe::{Key, ObjectKind},
 };
+
+/// Clusters of which it is said what data costs there.
+const MOST_DATA_COSTS: usize = 16;
 
 /// One member, as a job sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -43,6 +46,18 @@ fn describe_refusal(binding: &place::Binding, cluster: &place::Cluster) -> Optio
         (filter::FilterReason::GroupThere, Some(name)) => Some(format!("{reason}: {name}")),
         _ => Some(reason.to_string()),
     }
+}
+
+/// What data that is not there costs, for a job that says where its data is.
+pub(super) fn describe_data_costs(controller: &Controller, key: &Key) -> Option<String> {
+    let Controller { objects, capacity, .. } = controller;
+    let binding = objects.bindings.get(key)?;
+    let gang = objects.gang_to_place(binding, objects.workload_of(binding)?).filter(|gang| gang.data.is_some())?;
+    let clusters: Vec<&Cluster> = capacity.fleet().clusters().map(|(cluster, _)| cluster).collect();
+    let costs = compute_data_costs(&gang, binding.placement.as_ref()?, &clusters, &clusters);
+    let by_cluster = clusters.iter().zip(&costs.of).take(MOST_DATA_COSTS);
+    let by_cluster: Vec<String> = by_cluster.map(|(cluster, cost)| format!("{} {cost}", cluster.name)).collect();
+    Some(format!("{}: {}", costs.unit, by_cluster.join(", ")))
 }
 
 /// The best first: those that may take it, by how much of it fits.

@@ -31,7 +31,7 @@ pub use self::{
         Asks, Basis, Eta, Explanation, Placed, PodGroupReason, Pods, Reserved, RunLimitView, TenantTurn, Verdict,
     },
     job_move::{MoveAnswer, explain_move, explain_refusals},
-    queues::{Amounts, Counts, InLine, PathQueue, QueueView, RunningLimit, list_queues, list_waiting_jobs},
+    queues::{Amounts, Counts, InLine, PathQueue, QueueView, RunningLimit, UsedLately, list_queues, list_waiting_jobs},
 };
 use crate::{
     decide::{
@@ -157,6 +157,7 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
     }
     if explanation.placed.is_empty() && answer.verdict != Verdict::Finished {
         explanation.clusters = clusters;
+        explanation.notes.extend(clusters::describe_data_costs(controller, key));
     }
     // Only the controller knows that the API server refused it.
     let refused = explanation.pod_group.as_ref().filter(|told| told.token == "NotReleased");

@@ -52,6 +52,20 @@ pub struct Amounts {
     /// Used beyond what it deserves.
     #[serde(serialize_with = "write_amount")]
     pub borrowed: Quantity,
+    /// What it used lately, where that counts (order `fair-history`), of what it deserves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used_lately: Option<UsedLately>,
+}
+
+/// What a queue used lately of a resource: a mean in which what is longer ago counts less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UsedLately {
+    /// The mean.
+    #[serde(serialize_with = "write_amount")]
+    pub amount: Quantity,
+    /// Seconds after which what was used counts half.
+    pub half_life: i64,
 }
 
 /// One queue on the way from the root to a job's.
@@ -274,6 +288,13 @@ pub(crate) fn list_amounts(controller: &Controller, name: &QueueName, only: Opti
     };
     names.sort();
     names.dedup();
+    let engine = &controller.jobs.engine;
+    let lately = engine.history_half_life().zip(engine.mean_used_of(name));
+    let used_lately = |resource: &ResourceName| {
+        let (half_life, mean) = lately.as_ref()?;
+        let amount = mean.iter().find(|(known, _)| *known == resource).map(|(_, amount)| amount)?;
+        Some(UsedLately { amount, half_life: *half_life })
+    };
     let one = |name: &ResourceName| {
         let of = |list: &Resources| list.get(name.as_str());
         let borrowed = of(used).saturating_sub(of(&has.deserved)).max(Quantity::ZERO);
@@ -287,6 +308,7 @@ pub(crate) fn list_amounts(controller: &Controller, name: &QueueName, only: Opti
             limit: (!hidden.contains(&ObjectKind::Clusters) && (!name.is_card() || !of(&has.real).is_zero()))
                 .then(|| of(&has.real)),
             borrowed: if told { borrowed } else { of(&has.borrowed) },
+            used_lately: used_lately(name),
         }
     };
     names.into_iter().map(one).collect()

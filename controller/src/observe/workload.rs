@@ -14,7 +14,7 @@ use caldera_crds::{
     names::caldera::SUSPENDED,
     workload::{
         self, GroupOfPod, WorkloadKind, annotations,
-        progress::{Progress, read_progress},
+        progress::{Progress, has_enough_successes, read_progress},
         submission::{read_submit_time, read_submitter},
     },
 };
@@ -66,6 +66,8 @@ pub struct Workload {
     pub max_retry: u32,
     /// Its policies restart it when a pod fails, whichever that is.
     pub restarts_when_a_pod_fails: bool,
+    /// Enough of its pods succeeded, over all clusters, and it says so; some have not ended.
+    pub enough_succeeded: bool,
     /// Whether it says that it may be evicted.
     pub preemptable: Option<bool>,
     /// How far it is.
@@ -183,6 +185,7 @@ impl Workload {
             end_as: (kind == WorkloadKind::VolcanoJob).then(|| annotations::read_end_phase(object)).flatten(),
             max_retry: workload::read_max_retry(object),
             restarts_when_a_pod_fails: kind == WorkloadKind::VolcanoJob && workload::restarts_when_a_pod_fails(object),
+            enough_succeeded: kind == WorkloadKind::VolcanoJob && has_enough_successes(object),
             preemptable: workload::read_preemptable(object),
             on_nodes: None,
             progress: read_progress(kind, object, gang.as_deref().ok()),

@@ -121,7 +121,7 @@ pub(crate) fn log_decision(controller: &Controller, decision: &Decision) {
             let queue = find_queue_of_job(controller, WorkloadKind::VolcanoJob, key).map(display);
             let by = match cause {
                 EndCause::User => "user",
-                EndCause::MaxRetry => "job",
+                EndCause::MaxRetry | EndCause::MinSuccess => "job",
                 EndCause::RunTime => "controller",
             };
             tracing::info!(job = %key, queue, phase, why = cause.describe().1, by, "a job is ended");

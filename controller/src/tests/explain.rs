@@ -1,6 +1,6 @@
 //! What is said of jobs and queues to those who ask.
 
-use caldera_core::gang::WorkloadRef;
+use caldera_core::{gang::WorkloadRef, quantity::Quantity, queue::OrderPolicy};
 use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::{watch::Event, write::Failure};
 use serde_json::{Value, json};
@@ -9,8 +9,8 @@ use super::world::{World, job};
 use crate::{
     decide::Controller,
     explain::{
-        Basis, Explanation, Verdict, decide_without_writing, explain_job, explain_without_binding, find_binding,
-        list_queues, list_waiting_jobs,
+        Basis, Explanation, UsedLately, Verdict, decide_without_writing, explain_job, explain_without_binding,
+        find_binding, list_queues, list_waiting_jobs,
     },
     observe::{Input, Key, ObjectKind, PodGroupFacts, read_object},
 };
@@ -456,4 +456,27 @@ fn a_binding_that_changes_its_workload_is_found_by_the_new_one_alone() {
         (owner(&world, "a"), owner(&world, "b").map(|key| key.to_string())),
         (None, Some("ns/a-job".to_owned()))
     );
+}
+
+#[test]
+fn what_queues_used_lately_is_shown_where_it_counts() {
+    let mut world = World::new(10);
+    world.queue("q", &json!({"capability": {"cpu": "10"}, "deserved": {"cpu": "4"}}));
+    world.job("a", "q", 8);
+    world.settle();
+    let mut controller = listed(&world);
+    let lately = |controller: &mut Controller| {
+        let amounts = of(controller, &world, "a").path.last().unwrap().amounts[0].clone();
+        let amount = |lately: UsedLately| (lately.amount.to_string(), lately.half_life);
+        (amounts.used.to_string(), amounts.used_lately.map(amount))
+    };
+    assert_eq!(lately(&mut controller), ("8".to_owned(), None), "by share alone");
+    controller.jobs.engine.set_history_half_life(3_600);
+    controller.jobs.engine.set_order_policy(OrderPolicy::FairHistory);
+    let mean = [("cpu", Quantity::from_units(3))].into_iter().collect();
+    controller.jobs.engine.set_mean_used(&"q".into(), &mean);
+    assert_eq!(lately(&mut controller), ("8".to_owned(), Some(("3".to_owned(), 3_600))));
+    let tree = list_queues(&controller);
+    let of_root = tree.iter().find(|queue| queue.parent.is_none()).unwrap();
+    assert!(of_root.amounts.iter().all(|of| of.used_lately.is_none()), "nobody takes turns with the root");
 }

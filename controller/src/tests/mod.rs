@@ -26,6 +26,7 @@ mod load_aware;
 mod maintenance;
 mod measure;
 mod member_loss;
+mod min_success;
 mod node_groups;
 mod old_copies;
 mod orphan_copy;

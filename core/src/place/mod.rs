@@ -19,7 +19,7 @@
 //! | `member_queues` | what the queues of a member's own Volcano let start there |
 //! | `workload_affinity` | where the others of its affinity groups are |
 
-mod data_locality;
+pub mod data_locality;
 pub mod filter;
 pub mod general_estimator;
 mod lookup;
@@ -85,6 +85,8 @@ pub struct Cluster {
     pub queues: Option<Vec<QueueName>>,
     /// (group/version, kind) of what the member's API serves.
     pub serves: Apis,
+    /// The best bandwidth of a declared link to each other cluster, in megabits a second; of those with one.
+    pub bandwidths: Arc<BTreeMap<String, u64>>,
     /// What it says of its capacity, for where its nodes can not be read; `None` before the first heartbeat.
     pub published: Option<Arc<ClusterSummary>>,
 }

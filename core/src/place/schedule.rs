@@ -22,6 +22,7 @@ use std::{
 
 use super::{
     Affinity, AffinityTerm, Binding, Cluster, Division, Spread, SpreadBy, Target,
+    data_locality::compute_data_costs,
     filter::{self, Filter, FilterReason, PassedCluster},
     maintenance_windows::{keep_nodes, plan_nodes},
     replica_division::{self, DivideError, compute_static_weights},
@@ -375,7 +376,10 @@ fn place_gang_among(
     };
     let costs =
         binding.ranking.costs(request.gang, &chosen.iter().map(|one| one.as_feasible_cluster()).collect::<Vec<_>>());
-    let data: Vec<i64> = chosen.iter().map(|one| one.cluster.count_missing_data(request.gang, binding)).collect();
+    let says_where = request.gang.data.is_some();
+    let all: Vec<&Cluster> = request.clusters.iter().filter(|_| says_where).map(|(cluster, _)| *cluster).collect();
+    let may_go: Vec<&Cluster> = chosen.iter().map(|one| one.cluster).collect();
+    let data = compute_data_costs(request.gang, binding, &may_go, &all).of;
     let by_score = binding.ranking.weights.puts_scores_first();
     let turns = if by_score { rank_by_cost(chosen, &costs, &data) } else { vec![0; chosen.len()] };
     let previous = if binding.fresh { None } else { request.previous };

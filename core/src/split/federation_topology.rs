@@ -101,6 +101,30 @@ impl FederationTopology {
     }
 }
 
+impl FederationTopology {
+    /// The best bandwidth from each of these clusters to each other, in megabits a second, where one is declared.
+    #[must_use]
+    pub fn list_bandwidths(&self, clusters: &[&ClusterName]) -> BTreeMap<String, BTreeMap<String, u64>> {
+        let known: BTreeSet<&ClusterName> = clusters.iter().copied().collect();
+        let mut best: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+        for link in self.links.iter().filter(|link| link.bandwidth > 0) {
+            let ends = |of: &[ClusterName]| -> BTreeSet<&ClusterName> {
+                of.iter().filter_map(|name| known.get(name).copied()).collect()
+            };
+            let (from, to) = (ends(&link.from), ends(&link.to));
+            let pairs = from.iter().flat_map(|one| to.iter().map(move |other| (*one, *other)));
+            for (one, other) in pairs.filter(|(one, other)| one != other) {
+                for (here, there) in [(one, other), (other, one)] {
+                    let of = best.entry(here.to_string()).or_default();
+                    let known = of.entry(there.to_string()).or_default();
+                    *known = link.bandwidth.max(*known);
+                }
+            }
+        }
+        best
+    }
+}
+
 impl LinkedGroups {
     /// The same among these candidates, by their places.
     #[must_use]
@@ -192,6 +216,22 @@ mod tests {
         // Who is no candidate is left out, and its group with it.
         assert_eq!(LinkedGroups::to_levels(&near, &all[..2])[1].groups, [[1, 0]]);
         assert_eq!((levels[1].name.as_str(), levels[1].tier), ("metro", Some(7)));
+    }
+
+    #[test]
+    fn of_several_links_the_best_bandwidth_counts_both_ways() {
+        let link =
+            |from: &[&str], to: &[&str], bandwidth| Link { from: names(from), to: names(to), latency: 1, bandwidth };
+        let links = vec![
+            link(&["a", "b"], &["a", "b"], 10),
+            link(&["b"], &["a"], 40),
+            link(&["a"], &["c", "gone"], 5),
+            link(&["b"], &["c"], 0),
+        ];
+        let all = names(&["a", "b", "c"]);
+        let found = FederationTopology { tiers: Vec::new(), links }.list_bandwidths(&all.iter().collect::<Vec<_>>());
+        let shown: Vec<String> = found.iter().map(|(name, to)| format!("{name}: {to:?}")).collect();
+        assert_eq!(shown, [r#"a: {"b": 40, "c": 5}"#, r#"b: {"a": 40}"#, r#"c: {"a": 5}"#]);
     }
 
     proptest::proptest! {

@@ -1,7 +1,7 @@
 //! Dividing a gang's minimums over its parts, so that every member's Volcano accepts and starts its part.
 //!
-//! Three numbers are divided: each task's minimum by the pods there, then the job's minimum, then `minSuccess` by size
-//! with one at least for each part.
+//! Two numbers are divided: each task's minimum by the pods there, then the job's minimum. `minSuccess` is not: it
+//! counts over all parts ([`crate::status`]), and no part may end before its pods did or the job has enough.
 //!
 //! Rule (Volcano's validation, `admit_job.go`, and its default for a zero):
 //! - A task's minimum is at most its replicas in that part. All of them sum to the gang's.
@@ -11,6 +11,8 @@
 //! - Where the gang's task minimums bind (the job's minimum is at least their sum) they bind in every part.
 //! - A partitioned task's minimum is in whole partitions, and frozen in a copy that is there, as its size is
 //!   (`validateJobUpdate`): the others divide the rest.
+//! - A part's `minSuccess` is the job's, or all pods of the part where these are fewer: it ends when all of them
+//!   succeeded, when all ended, or when it has enough for the whole job. It is frozen in a copy that is there, too.
 
 use std::collections::BTreeMap;
 
@@ -38,12 +40,12 @@ pub(super) fn divide_minimums(
         }
     }
     let jobs = divide_job_minimum(gang, &names, &mut tasks, tie);
-    let sizes: Vec<u64> = pods.iter().map(|pods| total_pods(pods)).collect();
-    let successes = gang.min_success.map(|wanted| divide_with_at_least_one(u64::from(wanted), &sizes, &names, tie));
+    let frozen_success = |site: usize| copies?.clusters.get(names[site])?.min_success;
+    let success = |site: usize| gang.min_success.map(|wanted| wanted.min(to_u32(total_pods(pods[site]))));
     let share = |site: usize| ClusterShare {
         tasks: gang.tasks.iter().map(|task| task.name.clone()).zip(tasks[site].iter().copied()).collect(),
         min_available: jobs[site],
-        min_success: successes.as_ref().map(|successes| successes[site]),
+        min_success: frozen_success(site).or_else(|| success(site)),
         domain: None,
         parts: BTreeMap::new(),
     };

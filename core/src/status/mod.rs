@@ -4,7 +4,8 @@
 //! `taskStatusCount` are sums; `minAvailable` is the template's; `retryCount` and `version` never go back; the phase is
 //! a lattice ([`phase`]); times come from the members, so that the same input gives the same output at any hour. No
 //! cluster wins for being last, and nothing is Completed while a pod runs anywhere. What is said of a job that waits
-//! stays while no cluster has it, and so does that its user suspended it: the controller says it.
+//! stays while no cluster has it, and so does that its user suspended it: the controller says it. Once enough pods of a
+//! split job have succeeded the status says so, and counts none of them less while the copies are taken away.
 
 pub mod duration;
 pub mod phase;
@@ -15,6 +16,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{gang::ClusterName, reason::Reason};
 pub use phase::Phase;
+
+/// Reason in the status of a split job: as many pods succeeded, over all clusters, as its `minSuccess` wants.
+pub const MIN_SUCCESS_REACHED: &str = "MinSuccessReached";
+/// The same as a sentence.
+pub const ENOUGH_SUCCEEDED: &str = "as many pods succeeded, over all clusters, as minSuccess wants";
 
 /// `status` of `batch.volcano.sh/v1alpha1 Job`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +92,11 @@ impl JobState {
     fn is_suspended(&self) -> bool {
         self.phase == Some(Phase::Aborted) && self.reason == Reason::SUSPENDED_BY_USER
     }
+
+    /// Whether it completes because enough of its pods succeeded, over all copies.
+    fn has_enough_successes(&self) -> bool {
+        matches!(self.phase, Some(Phase::Completing | Phase::Completed)) && self.reason == MIN_SUCCESS_REACHED
+    }
 }
 
 /// `status.taskStatusCount[*]`.
@@ -114,7 +125,7 @@ pub struct JobCondition {
 pub struct Template {
     /// The job's minimum, defaults applied.
     pub min_available: u32,
-    /// `minSuccess`, where the user says so.
+    /// `minSuccess` of a split job, where the user says so: Volcano itself counts for one copy.
     pub min_success: Option<u32>,
     /// Times that the job restarted as a whole; copies made anew count from 0.
     pub restarts: u32,
@@ -140,6 +151,19 @@ impl MemberStatus {
     /// Whether the gang can do without this cluster's pods.
     fn is_surplus(&self) -> bool {
         self.share_minimum == Some(0)
+    }
+
+    /// Whether a copy that failed has only run to its end, with fewer successes than it could have had, and the job
+    /// counts those of all copies. One that restarted before has failed as often as it may.
+    fn has_run_to_its_end(&self, template: Template) -> bool {
+        let restarted = self.status.as_ref().is_some_and(|status| status.retry_count > 0);
+        template.min_success.is_some() && template.restarts_failed_copies.is_none() && !restarted
+    }
+
+    /// Whether its Volcano forgot what its pods did when it failed (volcano#4616).
+    fn has_forgotten(&self) -> bool {
+        let forgot = |status: &JobStatus| status.succeeded == 0 && status.failed == 0;
+        self.phase() == Some(Phase::Failed) && self.status.as_ref().is_some_and(forgot)
     }
 }
 
@@ -178,12 +202,26 @@ pub fn merge_statuses(
         controlled_resources: merge_controlled_resources(heard.values().copied()),
         conditions: Vec::new(),
     };
-    let phase = if members.is_empty() && previous.state.is_suspended() {
+    if template.min_success.is_some() && members.values().any(MemberStatus::has_forgotten) {
+        merged.succeeded = merged.succeeded.max(previous.succeeded);
+    }
+    let is_enough = phase::have_enough_succeeded(template, previous, &merged, members);
+    if is_enough && previous.succeeded > merged.succeeded {
+        merged.succeeded = previous.succeeded;
+        merged.task_status_count.clone_from(&previous.task_status_count);
+    }
+    let phase = if is_enough {
+        phase::complete_job(&merged, members)
+    } else if members.is_empty() && previous.state.is_suspended() {
         Phase::Aborted
     } else {
         phase::merge_phases(template, &merged, members)
     };
     merged.state = merge_state(phase, previous, &heard);
+    if is_enough {
+        MIN_SUCCESS_REACHED.clone_into(&mut merged.state.reason);
+        ENOUGH_SUCCEEDED.clone_into(&mut merged.state.message);
+    }
     if members.is_empty() && previous.state.phase == Some(phase) {
         merged.state.reason.clone_from(&previous.state.reason);
         merged.state.message.clone_from(&previous.state.message);

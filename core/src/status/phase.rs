@@ -1,7 +1,9 @@
 //! The phase of a job over all its copies.
 //!
-//! Rule: the first statement that holds for the union. A copy that the gang needs has failed: Failed, or Restarting
-//! where the job's policies have a failed pod restart all of it. Every copy has ended: the end that says most
+//! Rule: the first statement that holds for the union. As many pods have succeeded as a split job wants (`minSuccess`):
+//! Completed, whatever else runs, and Completing until nothing does. A copy that the gang needs has failed: Failed, or
+//! Restarting where the job's policies have a failed pod restart all of it; where `minSuccess` counts, a copy of which
+//! all pods ended has not failed the job while others run. Every copy has ended: the end that says most
 //! (Terminated, Aborted, Completed if the union met its minimum, else Failed), with Completing for Completed while a
 //! pod runs. Some copy is terminating, aborting or restarting, in this order: so is the job. All copies are completing
 //! or completed: Completing. Otherwise Volcano's own test, over the sums: Running when `running + succeeded + failed >=
@@ -100,13 +102,39 @@ impl<'de> Deserialize<'de> for Phase {
 }
 
 /// Whether the job has ended for good and nobody says otherwise: copies that vanish later (a lost cluster, a cleaned-up
-/// Work) do not bring it back.
+/// Work) do not bring it back, nor does one whose Volcano forgets how many of its pods succeeded.
 pub(super) fn is_settled(previous: &JobStatus, members: &BTreeMap<ClusterName, MemberStatus>) -> bool {
     previous.state.phase.is_some_and(Phase::is_final)
-        && (members.is_empty() || members.values().any(|member| member.phase().is_none()))
+        && (previous.state.has_enough_successes()
+            || members.is_empty()
+            || members.values().any(|member| member.phase().is_none()))
         && members.values().all(|member| {
             member.status.as_ref().is_none_or(|s| s.running == 0 && s.state.phase.is_none_or(Phase::is_final))
         })
+}
+
+/// Whether as many pods of a split job have succeeded as it wants. A copy that does something else than to run has its
+/// way first, as in Volcano; what was once enough stays so while the copies are taken away.
+pub(super) fn have_enough_succeeded(
+    template: Template,
+    previous: &JobStatus,
+    sums: &JobStatus,
+    members: &BTreeMap<ClusterName, MemberStatus>,
+) -> bool {
+    let goes_another_way = |member: &MemberStatus| match member.phase() {
+        Some(Phase::Restarting | Phase::Aborting | Phase::Aborted | Phase::Terminating | Phase::Terminated) => true,
+        Some(Phase::Failed) => !member.is_surplus() && !member.has_run_to_its_end(template),
+        _ => false,
+    };
+    previous.state.has_enough_successes()
+        || template.min_success.is_some_and(|wanted| wanted > 0 && sums.succeeded >= wanted)
+            && !members.values().any(goes_another_way)
+}
+
+/// The phase of a job of which enough pods have succeeded.
+pub(super) fn complete_job(sums: &JobStatus, members: &BTreeMap<ClusterName, MemberStatus>) -> Phase {
+    let has_ended = |member: &MemberStatus| member.phase().is_some_and(Phase::has_ended);
+    if sums.running == 0 && members.values().all(has_ended) { Phase::Completed } else { Phase::Completing }
 }
 
 /// The job's phase; `sums` holds the members' counters.
@@ -116,8 +144,8 @@ pub(super) fn merge_phases(
     members: &BTreeMap<ClusterName, MemberStatus>,
 ) -> Phase {
     let any = |phase: Phase| members.values().any(|member| member.phase() == Some(phase));
-    let mut failed =
-        members.values().filter(|member| member.phase() == Some(Phase::Failed) && !member.is_surplus()).peekable();
+    let fails = |member: &&MemberStatus| !member.is_surplus() && !member.has_run_to_its_end(template);
+    let mut failed = members.values().filter(|member| member.phase() == Some(Phase::Failed)).filter(fails).peekable();
     if failed.peek().is_some() {
         let restarts = |member: &MemberStatus| {
             let times = member.status.as_ref().map_or(0, |status| status.retry_count);
@@ -162,11 +190,13 @@ fn decide_final_phase(template: Template, sums: &JobStatus, members: &BTreeMap<C
     if any(Phase::Failed) && sums.succeeded < needed { Phase::Failed } else { Phase::Completed }
 }
 
-/// Volcano's step from Pending to Running, over the union; a status without counters counts by its phase.
+/// Volcano's step from Pending to Running, over the union; a status without counters counts by its phase. A copy that
+/// failed, and did not fail the job, has started.
 fn has_started(template: Template, sums: &JobStatus, members: &BTreeMap<ClusterName, MemberStatus>) -> bool {
     let started = sums.running.saturating_add(sums.succeeded).saturating_add(sums.failed);
     let runs = |member: &MemberStatus| {
-        matches!(member.phase(), Some(Phase::Running | Phase::Completing | Phase::Completed)) || member.is_surplus()
+        matches!(member.phase(), Some(Phase::Running | Phase::Completing | Phase::Completed | Phase::Failed))
+            || member.is_surplus()
     };
     let some_run = members.values().any(|member| member.phase().is_some() && runs(member));
     (started >= template.min_available && started > 0) || (some_run && members.values().all(runs))

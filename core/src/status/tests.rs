@@ -163,6 +163,64 @@ fn one_failed_copy_fails_the_gang_unless_the_gang_can_do_without_it() {
     assert_eq!(surplus(8), Phase::Failed);
 }
 
+/// Two parts of five, each needed; five successes end the job.
+fn five_of_ten(previous: &JobStatus, entries: &[(&'static str, Option<JobStatus>)]) -> JobStatus {
+    let mut all = members(entries.iter().cloned());
+    all.values_mut().for_each(|member| member.share_minimum = Some(5));
+    merge_statuses(Template { min_success: Some(5), ..TEN }, previous, &all)
+}
+
+#[test]
+fn min_success_counts_over_all_copies_and_ends_the_rest() {
+    let none = JobStatus::default();
+    let short = five_of_ten(&none, &[("a", phase("Running", 3, 2)), ("b", phase("Running", 3, 2))]);
+    assert_eq!(short.state.phase, Some(Phase::Running));
+    let enough = five_of_ten(&short, &[("a", phase("Running", 2, 3)), ("b", phase("Running", 3, 2))]);
+    let said = |status: &JobStatus| (status.state.phase, status.state.reason.clone(), status.succeeded);
+    let reached = |phase| (Some(phase), MIN_SUCCESS_REACHED.to_owned(), 5);
+    assert_eq!(said(&enough), reached(Phase::Completing), "pods run yet");
+    // The copies are taken away, one after the other.
+    let one = five_of_ten(&enough, &[("a", phase("Running", 2, 3))]);
+    assert_eq!(said(&one), reached(Phase::Completing));
+    assert_eq!(said(&five_of_ten(&one, &[])), reached(Phase::Completed));
+    // All of them succeeded in one copy, which stays.
+    let left = five_of_ten(&none, &[("a", phase("Completed", 0, 5)), ("b", phase("Running", 5, 0))]);
+    assert_eq!(said(&left), reached(Phase::Completing));
+    assert_eq!(said(&five_of_ten(&left, &[("a", phase("Completed", 0, 5))])), reached(Phase::Completed));
+}
+
+#[test]
+fn a_part_that_could_not_have_enough_fails_the_job_only_once_all_parts_ended() {
+    let none = JobStatus::default();
+    let failed = |succeeded: u32, failed: u32| {
+        status(&format!(r#"{{"state":{{"phase":"Failed"}},"succeeded":{succeeded},"failed":{failed}}}"#))
+    };
+    let runs = five_of_ten(&none, &[("a", failed(2, 3)), ("b", phase("Running", 5, 0))]);
+    assert_eq!((runs.state.phase, runs.succeeded), (Some(Phase::Running), 2));
+    let enough = five_of_ten(&runs, &[("a", failed(2, 3)), ("b", phase("Running", 2, 3))]);
+    assert_eq!(enough.state.phase, Some(Phase::Completing));
+    // The Volcano of a forgets what its pods did: it was said before.
+    let forgot = five_of_ten(&enough, &[("a", failed(0, 0))]);
+    assert_eq!((forgot.state.phase, forgot.succeeded), (Some(Phase::Completed), 5));
+    assert_eq!(five_of_ten(&forgot, &[("a", failed(0, 0))]), forgot);
+    let short = five_of_ten(&runs, &[("a", failed(2, 3)), ("b", failed(2, 3))]);
+    assert_eq!(short.state.phase, Some(Phase::Failed));
+    // A copy that its policies restarted as often as they may has failed, as ever.
+    let retried = status(r#"{"state":{"phase":"Failed"},"retryCount":3}"#);
+    let fails = five_of_ten(&none, &[("a", retried), ("b", phase("Running", 5, 5))]);
+    assert_eq!(fails.state.phase, Some(Phase::Failed));
+}
+
+#[test]
+fn a_copy_that_restarts_or_is_ended_has_its_way_before_min_success() {
+    for (word, shown) in
+        [("Restarting", Phase::Restarting), ("Aborting", Phase::Aborting), ("Terminated", Phase::Terminating)]
+    {
+        let got = five_of_ten(&JobStatus::default(), &[("a", phase(word, 0, 0)), ("b", phase("Running", 0, 5))]);
+        assert_eq!(got.state.phase, Some(shown));
+    }
+}
+
 #[test]
 fn commands_show_on_the_whole_job() {
     let one = |word| merged_phase([("a", phase(word, 0, 0)), ("b", phase("Running", 10, 0))]);

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use caldera_core::{
     gang::{Gang, TaskName},
     reason::Reason,
+    status::MIN_SUCCESS_REACHED,
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -70,6 +71,14 @@ pub fn has_copy_begun(kind: WorkloadKind, status: &Value) -> bool {
     }
     let progress = read_status(kind, &Value::Null, status, None);
     progress.ended.is_some() || [progress.running, progress.succeeded, progress.failed].iter().any(|pods| *pods > 0)
+}
+
+/// Whether the status of a split Volcano Job says that enough of its pods succeeded, over all copies, and that some
+/// have not ended.
+#[must_use]
+pub fn has_enough_successes(job: &Value) -> bool {
+    let state = &job["status"]["state"];
+    state["phase"] == "Completing" && state["reason"] == MIN_SUCCESS_REACHED
 }
 
 fn read_status(kind: WorkloadKind, object: &Value, status: &Value, gang: Option<&Gang>) -> Progress {

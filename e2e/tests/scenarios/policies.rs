@@ -11,19 +11,25 @@ use serde_json::{Value, json};
 
 /// A job with a task that runs in one member and one in another, whose pod is to fail; returns these members.
 async fn submit_split(s: &Scenario, name: &str, queue: &str, policies: Value) -> anyhow::Result<[String; 2]> {
-    let members: Vec<String> = s.members().take(2).map(str::to_owned).collect();
-    let [long, broken] = <[String; 2]>::try_from(members).ok().context("splitting needs two members")?;
     let mut tasks = [task("long", 2, "100m", "sleep 600"), task("broken", 1, "100m", "sleep 600")];
-    for (task, member) in tasks.iter_mut().zip([&long, &broken]) {
-        let nodes = s.list_in_member(member, Kind::Node, None).await;
-        let node = nodes.first().context("a member without nodes")?["metadata"]["name"].clone();
-        task["template"]["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": node});
-    }
+    let members = pin_tasks(s, &mut tasks, &[0, 1]).await?;
     let mut workload = job(name, queue, &tasks);
     workload["spec"]["policies"] = policies;
     workload["spec"]["maxRetry"] = 2.into();
     s.submit(Kind::Job, workload, &aggregated()).await?;
-    Ok([long, broken])
+    Ok(members)
+}
+
+/// Has each task run in one of two members, the first or the second; returns these.
+async fn pin_tasks(s: &Scenario, tasks: &mut [Value], homes: &[usize]) -> anyhow::Result<[String; 2]> {
+    let members: Vec<String> = s.members().take(2).map(str::to_owned).collect();
+    let members = <[String; 2]>::try_from(members).ok().context("splitting needs two members")?;
+    for (task, home) in tasks.iter_mut().zip(homes) {
+        let nodes = s.list_in_member(&members[*home], Kind::Node, None).await;
+        let node = nodes.first().context("a member without nodes")?["metadata"]["name"].clone();
+        task["template"]["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": node});
+    }
+    Ok(members)
 }
 
 /// Once all of the job runs: a pod that fails while its Volcano still counts it as starting has the copy fail before
@@ -88,5 +94,45 @@ fn a_pod_that_fails_aborts_or_ends_the_whole_split_job_as_its_policies_say() {
             holds_nothing(&s, &queue).await?;
         }
         Ok(())
+    });
+}
+
+#[test]
+fn a_split_job_completes_once_enough_of_its_pods_succeeded_in_whichever_clusters() {
+    run("min-success", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        // Two successes of two wanted, all of them in one cluster.
+        let mut tasks = [task("quick", 2, "100m", "sleep 5"), task("long", 2, "100m", "sleep 600")];
+        let [quick, long] = pin_tasks(&s, &mut tasks, &[0, 1]).await?;
+        let mut workload = job("one-side", &queue, &tasks);
+        workload["spec"]["minSuccess"] = 2.into();
+        s.submit(Kind::Job, workload, &aggregated()).await?;
+        s.until_in_member(&long, Kind::Job, "one-side", "is there", |_| true).await?;
+        let done = s.until_phase("one-side", "Completed").await?;
+        ensure!(done["status"]["state"]["reason"] == "MinSuccessReached", "{}", done["status"]);
+        ensure!(done["status"]["succeeded"] == 2, "{}", done["status"]);
+        s.until_gone_in_member(&long, Kind::Job, "one-side").await?;
+        s.until_in_member(&quick, Kind::Job, "one-side", "stays, for its logs", |copy| {
+            copy["status"]["state"]["phase"] == "Completed"
+        })
+        .await?;
+        holds_nothing(&s, &queue).await?;
+        // One in each: no copy has enough by itself.
+        let long = ["left", "right"].map(|name| task(name, 1, "100m", "sleep 600"));
+        let quick = ["east", "west"].map(|name| task(name, 1, "100m", "sleep 5"));
+        let mut tasks: Vec<Value> = long.into_iter().chain(quick).collect();
+        let members = pin_tasks(&s, &mut tasks, &[0, 1, 0, 1]).await?;
+        let mut workload = job("both-sides", &queue, &tasks);
+        workload["spec"]["minSuccess"] = 2.into();
+        s.submit(Kind::Job, workload, &aggregated()).await?;
+        for member in &members {
+            s.until_in_member(member, Kind::Job, "both-sides", "is there", |_| true).await?;
+        }
+        let done = s.until_phase("both-sides", "Completed").await?;
+        ensure!(done["status"]["state"]["reason"] == "MinSuccessReached", "{}", done["status"]);
+        for member in &members {
+            s.until_gone_in_member(member, Kind::Job, "both-sides").await?;
+        }
+        holds_nothing(&s, &queue).await
     });
 }

@@ -3,10 +3,12 @@
 //! A member carries out the policies of a job for its own copy only: `TaskCompleted -> CompleteJob` ends the copy whose
 //! task is complete, and a failure fails its copy. The other copies would run on and hold quota. Rule (Volcano
 //! `pkg/controllers/job/state`, applied to all copies): the job is complete when, for a task whose completion completes
-//! it, every copy with pods of that task is Completed. It has failed, or was terminated or aborted, when a copy that
-//! the gang needs has. Then the job leaves the clusters where it has not ended. Copies that have ended stay, and their
-//! status with them. Where its policies restart it for each pod that fails, a copy that failed is the controller's
-//! matter, until the job itself says that it has ended.
+//! it, every copy with pods of that task is Completed, or when its own status says that enough of its pods succeeded
+//! over all copies (`minSuccess`). It has failed, or was terminated or aborted, when a copy that the gang needs has.
+//! Then the job leaves the clusters where it has not ended. Copies that have ended stay, and their status with them;
+//! where none has, the controller ends the job. A copy that failed alone has not failed the job where its policies
+//! restart it for each pod that fails, which is the controller's matter, nor where `minSuccess` counts over all copies,
+//! until the job itself says that it has ended.
 
 use caldera_core::{
     gang::TaskName,
@@ -16,7 +18,7 @@ use caldera_core::{
 
 use crate::observe::{
     binding::{Binding, End},
-    cache::WorkloadRequest,
+    cache::{NeededSuccesses, WorkloadRequest},
 };
 
 /// The clusters that a job keeps because it has ended as a whole; `None` if it has not, or has ended in all of them.
@@ -29,7 +31,10 @@ pub fn decide_kept_clusters(binding: &Binding, request: &WorkloadRequest) -> Opt
         return None;
     }
     let restarts = request.restarts_when_a_pod_fails && !request.has_ended;
-    if !has_failed(binding, plan, restarts) && !request.completes.iter().any(|task| is_complete(binding, plan, task)) {
+    let goes_by_the_job = restarts || request.successes != NeededSuccesses::Uncounted;
+    let is_done = request.successes == NeededSuccesses::Reached
+        || request.completes.iter().any(|task| is_complete(binding, plan, task));
+    if !is_done && !has_failed(binding, plan, goes_by_the_job) {
         return None;
     }
     let kept: Vec<Target> = targets.iter().filter(|target| !goes_on(target)).cloned().collect();
@@ -38,10 +43,11 @@ pub fn decide_kept_clusters(binding: &Binding, request: &WorkloadRequest) -> Opt
     Some(Decision { targets: kept, plan: Some(plan), affinity: None })
 }
 
-fn has_failed(binding: &Binding, plan: &Plan, restarts: bool) -> bool {
+/// `goes_by_the_job`: a copy that failed alone has not failed the job.
+fn has_failed(binding: &Binding, plan: &Plan, goes_by_the_job: bool) -> bool {
     let needs = |share: &ClusterShare| share.min_available > 0;
     let broken = |cluster: &str| match binding.ended.get(cluster) {
-        Some(End::Failed) => !restarts,
+        Some(End::Failed) => !goes_by_the_job,
         Some(End::Stopped) => true,
         Some(End::Completed) | None => false,
     };

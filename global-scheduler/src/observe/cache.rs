@@ -52,10 +52,23 @@ pub struct WorkloadRequest {
     pub completes: BTreeSet<TaskName>,
     /// Its policies restart it when a pod fails, whichever that is.
     pub restarts_when_a_pod_fails: bool,
+    /// How many of its pods have succeeded, as its own status says.
+    pub successes: NeededSuccesses,
     /// Its own status says that it has ended.
     pub has_ended: bool,
     /// Seconds that it runs at most, where it says so.
     pub run_for: Option<i64>,
+}
+
+/// How many pods of a job have succeeded, where enough of them end it (`minSuccess`), by its own status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NeededSuccesses {
+    /// No number ends it, or it has failed.
+    Uncounted,
+    /// Not yet enough.
+    Awaited,
+    /// Enough, over all copies.
+    Reached,
 }
 
 /// Lists of kinds that are shared between members.
@@ -408,6 +421,17 @@ fn due_key(binding: &Binding) -> (Reverse<i32>, String, BindingKey) {
     (Reverse(binding.priority), binding.created.clone(), binding.key.clone())
 }
 
+fn read_needed_successes(kind: WorkloadKind, object: &Value) -> NeededSuccesses {
+    let has_failed = object["status"]["state"]["phase"] == "Failed";
+    if kind != WorkloadKind::VolcanoJob || !object["spec"]["minSuccess"].is_u64() || has_failed {
+        NeededSuccesses::Uncounted
+    } else if workload::progress::has_enough_successes(object) {
+        NeededSuccesses::Reached
+    } else {
+        NeededSuccesses::Awaited
+    }
+}
+
 /// Reads a workload; `None` if it is of no kind in scope.
 #[must_use]
 pub fn read_workload(object: &Value) -> Option<(WorkloadRef, WorkloadRequest)> {
@@ -418,6 +442,8 @@ pub fn read_workload(object: &Value) -> Option<(WorkloadRef, WorkloadRequest)> {
     let has_ended = workload::progress::has_copy_ended(kind, &object["status"]);
     let (queued, run_for) = (workload::names_queue(object), workload::running_estimate(object));
     let restarts_when_a_pod_fails = kind == WorkloadKind::VolcanoJob && workload::restarts_when_a_pod_fails(object);
-    let request = WorkloadRequest { kind, gang, queued, completes, restarts_when_a_pod_fails, has_ended, run_for };
+    let successes = read_needed_successes(kind, object);
+    let request =
+        WorkloadRequest { kind, gang, queued, completes, restarts_when_a_pod_fails, successes, has_ended, run_for };
     Some((reference, request))
 }

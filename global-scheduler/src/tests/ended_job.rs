@@ -3,7 +3,7 @@
 use super::*;
 
 /// A master in m0 and workers in m0 and m1, whose job is complete when its master is.
-fn running(policies: &Value) -> (Cache, Value) {
+fn world_job(policies: &Value) -> Value {
     let mut object = job(6, 6);
     let worker = object["spec"]["tasks"][0].clone();
     let mut master = worker.clone();
@@ -13,6 +13,12 @@ fn running(policies: &Value) -> (Cache, Value) {
     master["policies"] = policies.clone();
     object["spec"]["tasks"] = json!([master, worker]);
     object["spec"]["minAvailable"] = 7.into();
+    object
+}
+
+/// It is placed.
+fn running(policies: &Value) -> (Cache, Value) {
+    let object = world_job(policies);
     let mut binding = binding(6);
     binding["metadata"]["annotations"]["caldera.dev/admission"] =
         json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"m": 1, "w": 6}, "charged": {}}).to_string().into();
@@ -79,6 +85,31 @@ fn what_failed_for_good_in_one_cluster_does_not_run_on_in_another() {
     let (mut world, object) = running(&json!(null));
     let all = [("m0", "Failed"), ("m1", "Completed")];
     assert_eq!(after(&mut world, &object, &all), Step::Rest, "it has ended everywhere");
+}
+
+#[test]
+fn a_job_of_which_enough_pods_succeeded_leaves_the_clusters_where_it_has_not_ended() {
+    let (mut world, object) = running(&json!(null));
+    let mut told = world_job(&json!(null));
+    let says = |world: &mut Cache, told: &mut Value, version: &str, state: Value| {
+        told["status"] = json!({"state": state});
+        told["metadata"]["resourceVersion"] = version.into();
+        world.apply_workloads(WorkloadKind::VolcanoJob, Event::Applied(read_workload(told).unwrap()));
+    };
+    told["spec"]["minSuccess"] = 2.into();
+    says(&mut world, &mut told, "100", json!({"phase": "Running"}));
+    for phase in ["Completed", "Failed"] {
+        let one = [("m0", phase), ("m1", "Running")];
+        assert_eq!(after(&mut world, &object, &one), Step::Rest, "successes of all copies count: {phase}");
+    }
+    says(&mut world, &mut told, "101", json!({"phase": "Completing", "reason": "MinSuccessReached"}));
+    let none = [("m0", "Running"), ("m1", "Running")];
+    assert_eq!(after(&mut world, &object, &none), Step::Rest, "the controller ends it");
+    for phase in ["Completed", "Failed"] {
+        assert_eq!(left(after(&mut world, &object, &[("m0", phase), ("m1", "Running")])), ["m0"]);
+    }
+    says(&mut world, &mut told, "102", json!({"phase": "Failed"}));
+    assert_eq!(left(after(&mut world, &object, &[("m0", "Failed"), ("m1", "Running")])), ["m0"]);
 }
 
 /// Else nothing would be left to restart: the controller reads the same failure, and may be later.

@@ -1,21 +1,23 @@
 //! Caldera's own engine, driven as the controller drives it: released in order, each into the room that the ones before
-//! it left, then placed as the scheduler places what was granted. Jobs that wait long get a reservation, and
-//! jobs of queues that borrow are evicted for those of queues that have less than they deserve.
+//! it left, on the first of its card models that has quota and room, then placed as the scheduler places what was
+//! granted. Jobs that wait long get a reservation, and jobs of queues that borrow are evicted for those of queues that
+//! have less than they deserve.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
 use caldera_core::{
+    admission::Admission,
     card_model::label_of_model,
-    gang::{ClusterName, TaskName},
+    gang::{ClusterName, QueueName, Task, TaskName},
     queue::{
-        self, Ask, ClusterCapacity, Counted, Engine, Fit, FitClass, JobId, OrderPolicy, QueueSpec, ReservedClusters,
-        TenantOrder,
+        self, Ask, CardChoice, ClusterCapacity, Counted, Engine, Fit, FitClass, JobId, OrderPolicy, QueueSpec,
+        ReservedClusters, TenantOrder,
     },
     reason::Reason,
-    resources::Resources,
+    resources::{ResourceName, Resources},
     tenant::Tenant,
 };
 
@@ -24,18 +26,25 @@ use crate::{
     members::Part,
     site::Site,
     time::Millis,
-    world::{Hold, World},
+    world::{Hold, Shape, World},
 };
+
+/// What a job was granted: pods of each task, and the card model that it is held to, where it had a choice.
+#[derive(Debug)]
+struct Granted {
+    tasks: BTreeMap<TaskName, u32>,
+    card: Option<ResourceName>,
+}
 
 /// See the module.
 #[derive(Debug)]
 pub struct Caldera {
     engine: Engine,
-    asks: HashMap<(FitClass, u32, Option<i64>, Counted), Arc<Ask>>,
+    asks: HashMap<(FitClass, u32, Option<i64>, Counted, Option<QueueName>), Arc<Ask>>,
     /// Some queue limits the running jobs of each namespace, or of each user, or they take turns.
     counts: [bool; 2],
     /// Admitted, but what was granted found no place: the scheduler tries again when there is more room.
-    unplaced: Vec<(usize, BTreeMap<TaskName, u32>)>,
+    unplaced: Vec<(usize, Granted)>,
     /// Places are kept.
     keeps: bool,
     /// The engine knows the fleet, which never changes but for what jobs hold where nothing new starts.
@@ -98,12 +107,38 @@ impl Caldera {
     fn ask(&mut self, site: &mut Site<'_>, job: usize) -> Arc<Ask> {
         let (copies, of) = (site.copies(job), site.job(job));
         let counted = self.count_as(site, job);
-        let key = (of.shape.class, copies, of.run_for(), counted.clone());
-        Arc::clone(self.asks.entry(key).or_insert_with(|| Arc::new(Ask { counted, ..of.ask(copies) })))
+        // Its queues say which of its card models it may use.
+        let queue = (!of.shape.on_cards.is_empty()).then(|| of.queue.clone());
+        let key = (of.shape.class, copies, of.run_for(), counted.clone(), queue);
+        if let Some(known) = self.asks.get(&key) {
+            return Arc::clone(known);
+        }
+        let ask_on = |shape: &Shape| Ask { counted: counted.clone(), ..of.ask_on(shape, copies) };
+        let mut ask = None;
+        for (card, shape) in of.shape.on_cards.iter().filter(|(card, _)| self.takes_card(&of.queue, card)).rev() {
+            let card = Some(CardChoice { card: card.clone(), otherwise: ask });
+            ask = Some(Arc::new(Ask { card, ..ask_on(shape) }));
+        }
+        let ask = ask.unwrap_or_else(|| Arc::new(ask_on(&of.shape)));
+        self.asks.insert(key, Arc::clone(&ask));
+        ask
     }
 
-    /// As what a job counts under the limits of running jobs. Jobs of a trace have no namespaces
-    /// and no users.
+    /// Whether no queue on the path has a quota of other card models alone (`caldera_core::card_choice`, rule 4).
+    fn takes_card(&self, queue: &QueueName, card: &ResourceName) -> bool {
+        let (mut next, mut seen) = (self.engine.queue_spec(queue), BTreeSet::new());
+        while let Some(spec) = next.filter(|spec| seen.insert(&spec.name)) {
+            let has_quota = spec.capability.iter().any(|(name, _)| name.is_card());
+            if has_quota && spec.capability.get(card.as_str()).is_none() {
+                return false;
+            }
+            next = spec.parent.as_ref().and_then(|parent| self.engine.queue_spec(parent));
+        }
+        true
+    }
+
+    /// As what a job counts under the limits of running jobs. Jobs of a trace that says neither have no namespaces and
+    /// no users.
     fn count_as(&self, site: &Site<'_>, job: usize) -> Counted {
         let [of_namespace, of_user] = self.counts;
         let terms = site.world().terms.get(&site.job(job).name);
@@ -180,10 +215,11 @@ impl Caldera {
             let found = clusters.found;
             let Some(release) = release else { return released };
             released += 1;
-            let (job, granted) = (index(&release.id), release.admission.tasks);
-            let tasks = &site.job(job).shape.gang.tasks;
-            let whole = tasks.iter().all(|task| granted.get(&task.name).is_some_and(|pods| *pods >= task.replicas));
-            match if whole { Ok(found) } else { site.find_granted(job, &granted) } {
+            let Admission { tasks, card, .. } = release.admission;
+            let (job, granted) = (index(&release.id), Granted { tasks, card });
+            let is_whole = |task: &Task| granted.tasks.get(&task.name).is_some_and(|pods| *pods >= task.replicas);
+            let whole = site.job(job).shape.gang.tasks.iter().all(is_whole);
+            match if whole { Ok(found) } else { site.find_granted(job, granted.card.as_ref(), &granted.tasks) } {
                 Ok(parts) => self.place_job(site, job, parts),
                 Err(_) => self.unplaced.push((job, granted)),
             }
@@ -198,7 +234,7 @@ impl Caldera {
 
     fn place_unplaced(&mut self, site: &mut Site<'_>) {
         for (job, granted) in std::mem::take(&mut self.unplaced) {
-            match site.find_granted(job, &granted) {
+            match site.find_granted(job, granted.card.as_ref(), &granted.tasks) {
                 Ok(parts) => self.place_job(site, job, parts),
                 Err(_) => self.unplaced.push((job, granted)),
             }
@@ -209,7 +245,9 @@ impl Caldera {
 /// What a job that runs is charged for what it holds on a node: that, and of the card models that it names the node's.
 fn charge_of_hold(site: &Site<'_>, job: usize, hold: &Hold) -> Resources {
     let named = site.job(job).shape.gang.sum_full_charge();
-    let mut cards = named.iter().filter_map(|(name, _)| Some((name, name.as_card()?))).peekable();
+    let chosen = site.job(job).shape.on_cards.iter().map(|(card, _)| card);
+    let cards = named.iter().map(|(name, _)| name).chain(chosen);
+    let mut cards = cards.filter_map(|name| Some((name, name.as_card()?))).peekable();
     let mut charge = hold.amount.clone();
     if cards.peek().is_none() {
         return charge;
@@ -276,8 +314,8 @@ struct Clusters<'a, 'w> {
 }
 
 impl ClusterCapacity for Clusters<'_, '_> {
-    fn fits(&mut self, id: &JobId, _: &Ask, kept: &[&ReservedClusters]) -> Fit {
-        match self.site.find(index(id), kept) {
+    fn fits(&mut self, id: &JobId, ask: &Ask, kept: &[&ReservedClusters]) -> Fit {
+        match self.site.find(index(id), card_of(ask), kept) {
             Ok(parts) => {
                 self.found = parts;
                 Fit::Yes
@@ -286,13 +324,17 @@ impl ClusterCapacity for Clusters<'_, '_> {
         }
     }
 
-    fn explain_never_fits(&mut self, id: &JobId, _: &Ask) -> Option<String> {
-        self.site.find_never(index(id)).then(|| "it fits in no empty fleet".to_owned())
+    fn explain_never_fits(&mut self, id: &JobId, ask: &Ask) -> Option<String> {
+        self.site.find_never(index(id), card_of(ask)).then(|| "it fits in no empty fleet".to_owned())
     }
 
-    fn keep(&mut self, id: &JobId, _: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
-        self.site.keep(index(id), vain)
+    fn keep(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
+        self.site.keep(index(id), card_of(ask), vain)
     }
+}
+
+fn card_of(ask: &Ask) -> Option<&ResourceName> {
+    ask.card.as_ref().map(|choice| &choice.card)
 }
 
 fn seconds(time: Millis) -> i64 {

@@ -150,10 +150,10 @@ impl QueueHeads {
             return false;
         }
         let parts = if self.stays_within(site, name, &shape.gang.sum_full_charge()) {
-            site.find(job, &[]).ok()
+            site.find(job, None, &[]).ok()
         } else {
             let least = shape.gang.tasks.iter().map(|task| (task.name.clone(), task.min_available)).collect();
-            site.find_granted(job, &least).ok()
+            site.find_granted(job, None, &least).ok()
         };
         let Some(parts) = parts else {
             self.refused.insert(shape.class);

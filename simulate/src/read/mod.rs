@@ -8,7 +8,12 @@ mod queues;
 mod table;
 mod trace;
 
-use std::{collections::BTreeSet, fmt, str::FromStr};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+    str::FromStr,
+    sync::Arc,
+};
 
 use caldera_core::resources::ResourceName;
 
@@ -16,7 +21,7 @@ pub use self::{fleet::fleet, queues::queues, trace::jobs};
 use crate::{
     random::Random,
     time::Millis,
-    world::{Job, MemberCluster, Shapes},
+    world::{Job, JobTerms, MemberCluster, Shapes},
 };
 
 /// Resource of a GPU whose model does not matter.
@@ -127,6 +132,8 @@ impl Default for TraceOptions {
 pub struct Trace {
     /// Jobs.
     pub jobs: Vec<Job>,
+    /// Whose they are, by their names, where the trace says so.
+    pub terms: HashMap<Arc<str>, JobTerms>,
     /// Sentences for the reader of a report.
     pub notes: Vec<String>,
 }
@@ -171,7 +178,7 @@ impl Reader<'_> {
             job.arrival = Millis(u64::try_from(arrival).unwrap_or(u64::MAX));
         }
         options.estimates.apply(&mut jobs, options.seed);
-        Trace { jobs, notes: self.notes }
+        Trace { jobs, terms: HashMap::new(), notes: self.notes }
     }
 }
 

@@ -16,6 +16,8 @@ use serde_json::Value;
 use super::ReadError;
 
 const MAX_RUNNING_JOBS: &str = "caldera.dev/max-running-jobs";
+const MAX_RUNNING_JOBS_PER_NAMESPACE: &str = "caldera.dev/max-running-jobs-per-namespace";
+const MAX_RUNNING_JOBS_PER_USER: &str = "caldera.dev/max-running-jobs-per-user";
 const RESERVATION_AFTER: &str = "caldera.dev/reservation-after";
 const PRIORITY_AGING: &str = "caldera.dev/priority-aging";
 const TENANT_ORDER: &str = "caldera.dev/order";
@@ -119,8 +121,15 @@ fn push(queues: &mut Vec<QueueSpec>, document: &Value) -> Result<(), ReadError> 
     let wrong = |what: String| ReadError::File(format!("queue {name}: {what}"));
     let object = Object::deserialize(document).map_err(|error| wrong(error.to_string()))?;
     let spec = object.spec;
-    let running = object.metadata.annotations.get(MAX_RUNNING_JOBS).map(|text| text.parse());
-    let running = running.transpose().map_err(|_| wrong(format!("{MAX_RUNNING_JOBS} is no whole number of jobs")))?;
+    let count = |name: &str| {
+        let count = object.metadata.annotations.get(name).map(|text| text.parse::<u32>());
+        count.transpose().map_err(|_| wrong(format!("{name} is no whole number of jobs")))
+    };
+    let running = RunningLimits {
+        all: count(MAX_RUNNING_JOBS)?,
+        of_namespace: count(MAX_RUNNING_JOBS_PER_NAMESPACE)?,
+        of_user: count(MAX_RUNNING_JOBS_PER_USER)?,
+    };
     let wait = object.metadata.annotations.get(RESERVATION_AFTER).map(|text| ReservationWait::parse(text));
     let wait = wait.transpose().map_err(|problem| wrong(format!("{RESERVATION_AFTER}: {problem}")))?;
     let aging = object.metadata.annotations.get(PRIORITY_AGING).map(|text| PriorityAging::parse(text));
@@ -146,8 +155,7 @@ fn push(queues: &mut Vec<QueueSpec>, document: &Value) -> Result<(), ReadError> 
         unreadable: Vec::new(),
         guarantee: spec.guarantee.and_then(|guarantee| guarantee.resource).unwrap_or_default(),
         deserved: spec.deserved.unwrap_or_default(),
-        // Jobs of a trace have no namespace and no user.
-        running: RunningLimits { all: running, ..RunningLimits::default() },
+        running,
         reservation_wait: wait,
         aging,
         tenant_order: order,
@@ -224,6 +232,16 @@ mod tests {
         assert!(error.starts_with("queue q: caldera.dev/reservation-after: \"soon\" is no wait"), "{error}");
         let text = text("1h").replace("reservation-after: \"1h\"", "priority-aging: 5/1h");
         assert_eq!(queues(&text).unwrap()[0].aging, Some(PriorityAging::parse("5/1h").unwrap()));
+    }
+
+    #[test]
+    fn limits_of_running_jobs_are_read_for_all_for_each_namespace_and_for_each_user() {
+        let text = "kind: Queue\nmetadata:\n  name: q\n  annotations: {caldera.dev/max-running-jobs: \"9\", \
+                    caldera.dev/max-running-jobs-per-namespace: \"3\", caldera.dev/max-running-jobs-per-user: \"1\"}\n";
+        let limits = RunningLimits { all: Some(9), of_namespace: Some(3), of_user: Some(1) };
+        assert_eq!(queues(text).unwrap()[0].running, limits);
+        let error = queues(&text.replace("\"1\"", "one")).unwrap_err().to_string();
+        assert_eq!(error, "queue q: caldera.dev/max-running-jobs-per-user is no whole number of jobs");
     }
 
     #[test]

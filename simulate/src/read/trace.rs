@@ -8,12 +8,18 @@
 //! train,ml,0,0,3600,4000,master,1,1,8,32Gi,
 //! train,,,,,,worker,16,8,8,64Gi,8
 //! ```
-//! Needed are `job`, `arrival` and `run` (seconds, or a number with ms, s, m, h, d). Without `replicas` it is one, and
-//! without `min` all of them are needed; every other column is a resource, asked for by each pod.
+//! `namespace` and `user` say whose a job is, and `cards` which models of a card a task may use, the best first
+//! (`A100|H100`, as annotation `volcano.sh/card.name`). Needed are `job`, `arrival` and `run` (seconds, or a number
+//! with ms, s, m, h, d). Without `replicas` it is one, and without `min` all of them are needed; every other column is
+//! a resource, asked for by each pod.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use caldera_core::{
+    card_choice::read_card_models,
     gang::{QueueName, Task},
     quantity::Quantity,
     resources::{ResourceName, Resources},
@@ -23,10 +29,13 @@ use super::{
     ReadError, Reader, Trace, TraceFormat, TraceOptions, dlrm, openb,
     table::{Row, Table},
 };
-use crate::world::{self, Job, Shapes};
+use crate::world::{self, Job, JobTerms, Shapes};
 
 /// Columns that are no resources.
-const KNOWN: [&str; 9] = ["job", "queue", "priority", "arrival", "run", "estimate", "task", "replicas", "min"];
+const KNOWN: [&str; 12] =
+    ["job", "queue", "namespace", "user", "priority", "arrival", "run", "estimate", "task", "replicas", "min", "cards"];
+/// For jobs that name no namespace where others do, or a user alone.
+const DEFAULT_NAMESPACE: &str = "default";
 /// For jobs that name no queue.
 const DEFAULT_QUEUE: &str = "default";
 
@@ -41,20 +50,22 @@ pub fn jobs(
     shapes: &mut Shapes,
 ) -> Result<Trace, ReadError> {
     let mut reader = Reader { shapes, offered, dropped: BTreeSet::new(), notes: Vec::new() };
+    let mut terms = HashMap::new();
     let jobs = match options.format {
-        TraceFormat::Caldera => own(text, &mut reader)?,
+        TraceFormat::Caldera => own(text, &mut reader, &mut terms)?,
         TraceFormat::Openb => openb::jobs(text, &mut reader)?,
         TraceFormat::Dlrm => dlrm::jobs(text, options, &mut reader)?,
     };
     if jobs.is_empty() {
         return Err(ReadError::File("there is no job in it".to_owned()));
     }
-    Ok(reader.finish(jobs, options))
+    Ok(Trace { terms, ..reader.finish(jobs, options) })
 }
 
-fn own(text: &str, reader: &mut Reader<'_>) -> Result<Vec<Job>, ReadError> {
+fn own(text: &str, reader: &mut Reader<'_>, terms: &mut HashMap<Arc<str>, JobTerms>) -> Result<Vec<Job>, ReadError> {
     let table = Table::read(text, &["job", "arrival", "run"])?;
     let resources: Vec<&str> = table.header.iter().map(String::as_str).filter(|name| !KNOWN.contains(name)).collect();
+    let has_tenants = ["namespace", "user"].iter().any(|tenant| table.header.iter().any(|name| name == tenant));
     let mut order: Vec<(String, Row<'_>)> = Vec::new();
     let mut tasks: BTreeMap<String, Vec<Task>> = BTreeMap::new();
     for row in table.rows() {
@@ -74,8 +85,15 @@ fn own(text: &str, reader: &mut Reader<'_>) -> Result<Vec<Job>, ReadError> {
         if gang.min_available == 0 {
             return Err(row.wrong(format!("job {name} needs no pod at all: min is 0 for every task")));
         }
+        let name: Arc<str> = name.into();
+        if has_tenants {
+            let namespace: Option<String> = row.maybe("namespace")?;
+            let namespace = namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE).into();
+            let submitter = row.maybe::<String>("user")?.map(Arc::from);
+            terms.insert(Arc::clone(&name), JobTerms { namespace, submitter, ..JobTerms::default() });
+        }
         Ok(Job {
-            name: name.into(),
+            name,
             queue: QueueName::from(row.maybe::<String>("queue")?.as_deref().unwrap_or(DEFAULT_QUEUE)),
             priority: row.maybe("priority")?.unwrap_or(0),
             arrival: row.read("arrival")?,
@@ -110,7 +128,13 @@ fn task(row: Row<'_>, resources: &[&str], nth: usize) -> Result<Task, ReadError>
         "" => format!("task-{}", nth + 1),
         name => name.to_owned(),
     };
-    Ok(world::task(&name, replicas, min, request))
+    let cards = read_card_models(row.text("cards"));
+    if cards.is_empty() && !row.text("cards").is_empty() {
+        return Err(row.wrong(format!("cards {:?} names no model of a card", row.text("cards"))));
+    }
+    let mut task = world::task(&name, replicas, min, request);
+    task.node.cards = cards;
+    Ok(task)
 }
 
 #[cfg(test)]
@@ -136,6 +160,20 @@ mod tests {
         assert_eq!((tasks, train.shape.gang.min_available), (vec![("master", 1, 1), ("worker", 16, 8)], 9));
         assert_eq!((small.queue.as_str(), small.arrival), ("default", Millis(6_250)));
         assert_eq!(small.shape.full.get("cpu"), Quantity::from_milli(500));
+    }
+
+    #[test]
+    fn whose_a_job_is_and_which_cards_it_may_use_are_read_where_the_columns_are_there() {
+        let text = "job,arrival,run,namespace,user,cards,nvidia.com/gpu\na,0,1,lab,anna,A100|H100,1\nb,0,1,,,,1\n";
+        let trace = read(text, &TraceOptions::default()).unwrap();
+        let terms = |job: &str| trace.terms.get(job).map(|terms| (&*terms.namespace, terms.submitter.as_deref()));
+        assert_eq!((terms("a"), terms("b")), (Some(("lab", Some("anna"))), Some(("default", None))));
+        let models: Vec<&str> = trace.jobs[0].shape.on_cards.iter().map(|(card, _)| card.as_str()).collect();
+        assert_eq!(models, ["nvidia.com/gpu:A100", "nvidia.com/gpu:H100"]);
+        let plain = read("job,arrival,run,nvidia.com/gpu\na,0,1,1\n", &TraceOptions::default()).unwrap();
+        assert!(plain.terms.is_empty() && plain.jobs[0].shape.on_cards.is_empty());
+        let error = read("job,arrival,run,cards\na,0,1,|\n", &TraceOptions::default()).unwrap_err().to_string();
+        assert_eq!(error, "line 2: cards \"|\" names no model of a card");
     }
 
     #[test]

@@ -2,13 +2,15 @@
 //!
 //! Rules (Volcano `pkg/webhooks/admission/jobs/validate`): a member would refuse the same job later, where nobody
 //! looks. A queue that does not exist or is not open is only a warning here: queue and job may come in one `kubectl
-//! apply`, in any order. So is a PriorityClass that does not exist, and what a job says that nobody reads. The
-//! annotation `caldera.dev/data` is checked whenever it changes; else an update with the same spec is refused nothing.
+//! apply`, in any order. So is a PriorityClass that does not exist, what a job says that nobody reads, and what a job
+//! that meets over a clusterset needs beside it. The annotation `caldera.dev/data` is checked whenever it changes; else
+//! an update with the same spec is refused nothing.
 
 use caldera_core::data_source::shorten_text;
 use caldera_crds::{
     job_admission::{QueueView, list_creation_refusals, list_update_refusals, queue_refusals},
-    names::caldera::DATA,
+    names::caldera::{DATA, RENDEZVOUS, RENDEZVOUS_CLUSTERSET},
+    object::annotation_of,
     workload::{priority_class_of, queue_of, read_data_location},
 };
 use serde_json::Value;
@@ -79,6 +81,13 @@ fn collect_warnings(job: &Value, cache: &Cache) -> Vec<String> {
         let said = shorten_text(class);
         warnings.push(format!("PriorityClass {said:?} does not exist; the job's priority counts as 0"));
     }
+    if annotation_of(job, RENDEZVOUS) == Some(RENDEZVOUS_CLUSTERSET) {
+        warnings.push(
+            "where it is split its pods meet by its Service: that needs a ServiceExport of the job's name beside it, and \
+             propagateDeps: true in its policy"
+                .to_owned(),
+        );
+    }
     warnings
 }
 
@@ -128,6 +137,18 @@ pub(super) mod tests {
         cache.queues.insert("q".into(), json!({"status": {"state": "Closed"}}));
         let Verdict::Allow { warnings, .. } = validate_job(&create(job()), &cache) else { panic!() };
         assert!(warnings[0].contains("Closed"), "{warnings:?}");
+    }
+
+    #[test]
+    fn who_submits_a_job_over_a_clusterset_is_told_of_the_service_export() {
+        let mut cache = Cache::default();
+        cache.queues.insert("q".into(), json!({}));
+        let mut object = job();
+        object["metadata"]["annotations"] = json!({"caldera.dev/rendezvous": "clusterset"});
+        let Verdict::Allow { warnings, .. } = validate_job(&create(object.clone()), &cache) else { panic!() };
+        assert!(warnings.len() == 1 && warnings[0].contains("ServiceExport"), "{warnings:?}");
+        let Verdict::Allow { warnings, .. } = validate_job(&update(&object, &object), &cache) else { panic!() };
+        assert!(warnings.is_empty(), "{warnings:?}");
     }
 
     #[test]

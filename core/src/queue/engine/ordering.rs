@@ -69,13 +69,27 @@ impl Engine {
     /// What queues that exist used lately, of what they deserve, in four digits; nothing where that does not count.
     #[must_use]
     pub fn mean_used(&self) -> BTreeMap<QueueName, Resources> {
-        let counts = self.policy == OrderPolicy::FairHistory;
-        let slots = self.slots.iter().filter(|slot| counts && slot.spec.is_some());
+        let slots = self.slots.iter().filter(|slot| slot.spec.is_some() && self.history_half_life().is_some());
+        slots.map(|slot| (slot.name.clone(), self.mean_of_slot(slot))).collect()
+    }
+
+    /// The same of one queue.
+    #[must_use]
+    pub fn mean_used_of(&self, queue: &QueueName) -> Option<Resources> {
+        self.history_half_life()?;
+        let slot = &self.slots[self.index.get(queue)?.index()];
+        slot.spec.as_ref().map(|_| self.mean_of_slot(slot))
+    }
+
+    fn mean_of_slot(&self, slot: &Slot) -> Resources {
         let shown = |dim: Dim, mean: i128| self.dims.name_amount(dim, round_to_digits(mean));
-        let mean = |slot: &Slot| {
-            slot.deserved.iter().map(|(dim, _)| shown(*dim, slot.mean_used.get(*dim))).collect::<Resources>()
-        };
-        slots.map(|slot| (slot.name.clone(), mean(slot))).collect()
+        slot.deserved.iter().map(|(dim, _)| shown(*dim, slot.mean_used.get(*dim))).collect()
+    }
+
+    /// Seconds after which what queues used counts half; `None` where that does not count.
+    #[must_use]
+    pub fn history_half_life(&self) -> Option<i64> {
+        (self.policy == OrderPolicy::FairHistory).then(|| self.decay.half_life())
     }
 
     /// Time has passed: what was used longer ago counts less from now on.

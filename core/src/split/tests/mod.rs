@@ -312,12 +312,25 @@ fn every_part_needs_at_least_one_pod() {
 }
 
 #[test]
-fn min_success_is_divided_too() {
+fn a_part_ends_when_all_its_pods_succeeded_or_as_many_as_the_job_wants() {
     let mut gang = gang(vec![task("w", 6, 6, 1, 0)], 6);
     gang.min_success = Some(3);
     let plan = split(&gang, &[vec![(4, 0)], vec![(2, 0)]], Strategy::Aggregated).unwrap();
     let success: Vec<Option<u32>> = plan.clusters.values().map(|share| share.min_success).collect();
-    assert_eq!(success, [Some(2), Some(1)]);
+    assert_eq!(success, [Some(3), Some(2)]);
+}
+
+/// A member's Volcano lets nobody change it.
+#[test]
+fn a_copy_that_grows_keeps_its_min_success() {
+    let mut gang = gang(vec![task("w", 6, 2, 1, 0)], 2);
+    gang.min_success = Some(5);
+    let first = split(&gang, &[vec![(1, 0)], vec![(1, 0)]], Strategy::Aggregated).unwrap();
+    let room = world(&[vec![(2, 0)], vec![(2, 0)]]);
+    let problem = SplitProblem { previous: Some(&first), ..problem(&gang, &room, Strategy::Aggregated) };
+    let grown = split_gang(&problem).unwrap();
+    let own: Vec<(u32, Option<u32>)> = grown.clusters.values().map(|s| (s.replicas(), s.min_success)).collect();
+    assert_eq!(own, [(3, Some(1)), (3, Some(1))]);
 }
 
 #[test]

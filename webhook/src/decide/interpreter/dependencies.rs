@@ -1,11 +1,15 @@
-//! InterpretDependency: the objects that the pods of a job refer to by name and need in the same cluster.
+//! InterpretDependency: the objects that a job needs in the same cluster. Those are what its pods refer to by name and,
+//! for a job that meets over a clusterset, the ServiceExport of its Service (KEP-1645), which has the Service's name:
+//! the job's own, as Volcano's plugin `svc` calls it.
 
 use std::collections::BTreeSet;
 
-use caldera_crds::names::caldera::SSH_SECRET;
+use caldera_crds::names::caldera::{RENDEZVOUS, RENDEZVOUS_CLUSTERSET, SSH_SECRET};
 use serde_json::{Value, json};
 
-/// ConfigMaps, Secrets, ServiceAccounts and PersistentVolumeClaims, sorted, each once.
+const SERVICE_EXPORT: &str = "ServiceExport";
+
+/// ConfigMaps, Secrets, ServiceAccounts, PersistentVolumeClaims and a ServiceExport, sorted, each once.
 pub fn list_dependencies(job: &Value, namespace: &str) -> Value {
     let mut found: BTreeSet<(&'static str, String)> = BTreeSet::new();
     let mut add = |kind: &'static str, name: Option<&Value>| {
@@ -47,12 +51,18 @@ pub fn list_dependencies(job: &Value, namespace: &str) -> Value {
             }
         }
     }
-    add("Secret", job.pointer("/metadata/annotations").and_then(|annotations| annotations.get(SSH_SECRET)));
+    let annotation = |name: &str| job.pointer("/metadata/annotations").and_then(|annotations| annotations.get(name));
+    add("Secret", annotation(SSH_SECRET));
+    if annotation(RENDEZVOUS).and_then(Value::as_str) == Some(RENDEZVOUS_CLUSTERSET) {
+        add(SERVICE_EXPORT, job.pointer("/metadata/name"));
+    }
     // A claim that the job itself makes is made in each cluster.
     for volume in list(job, "/spec/volumes").iter().filter(|volume| volume.get("volumeClaim").is_none()) {
         add("PersistentVolumeClaim", volume.get("volumeClaimName"));
     }
-    let reference =
-        |(kind, name): (&str, String)| json!({"apiVersion": "v1", "kind": kind, "namespace": namespace, "name": name});
+    let reference = |(kind, name): (&str, String)| {
+        let version = if kind == SERVICE_EXPORT { "multicluster.x-k8s.io/v1alpha1" } else { "v1" };
+        json!({"apiVersion": version, "kind": kind, "namespace": namespace, "name": name})
+    };
     found.into_iter().map(reference).collect()
 }

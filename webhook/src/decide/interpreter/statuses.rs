@@ -59,10 +59,11 @@ pub fn aggregate_status(job: &Value, items: &[ClusterStatus], binding: Option<&C
     let previous = job.get("status").and_then(read).unwrap_or_default();
     let number = |pointer: &str| job.pointer(pointer).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
     let gang_minimum = caldera_crds::workload::read_gang(job).map(|gang| gang.min_available);
-    let restarts = binding.is_some_and(is_split_or_restarts) && caldera_crds::workload::restarts_when_a_pod_fails(job);
+    let is_split = binding.is_some_and(is_split_or_restarts);
+    let restarts = is_split && caldera_crds::workload::restarts_when_a_pod_fails(job);
     let template = Template {
         min_available: gang_minimum.ok().or_else(|| number("/spec/minAvailable")).unwrap_or_default(),
-        min_success: number("/spec/minSuccess"),
+        min_success: number("/spec/minSuccess").filter(|_| is_split),
         restarts: binding.map_or(0, |binding| binding.restarts),
         restarts_failed_copies: restarts.then(|| caldera_crds::workload::read_max_retry(job)),
     };

@@ -416,6 +416,22 @@ fn dependencies_are_told_once_and_sorted() {
 }
 
 #[test]
+fn a_job_that_meets_over_a_clusterset_depends_on_the_export_of_its_service() {
+    let mut object = job(&[1, 1]);
+    let told = |object: &Value| ask("InterpretDependency", object, json!({}))["dependencies"].clone();
+    for other in [json!(null), json!({"caldera.dev/rendezvous": "none"})] {
+        object["metadata"]["annotations"] = other;
+        assert_eq!(told(&object), json!([]));
+    }
+    object["metadata"]["annotations"] = json!({"caldera.dev/rendezvous": "clusterset"});
+    let export = &told(&object)[0];
+    assert_eq!(
+        (&export["apiVersion"], &export["kind"], &export["name"]),
+        (&json!("multicluster.x-k8s.io/v1alpha1"), &json!("ServiceExport"), &object["metadata"]["name"]),
+    );
+}
+
+#[test]
 fn what_is_not_ours_or_not_known_is_unsuccessful_with_a_status() {
     let response = ask("Dance", &job(&[1]), json!({}));
     assert_eq!(response["successful"], false);
