@@ -36,11 +36,14 @@ struct Granted {
     card: Option<ResourceName>,
 }
 
+/// What jobs have in common that ask for the same.
+type AskKey = (FitClass, u32, Option<i64>, Counted, Option<QueueName>);
+
 /// See the module.
 #[derive(Debug)]
 pub struct Caldera {
     engine: Engine,
-    asks: HashMap<(FitClass, u32, Option<i64>, Counted, Option<QueueName>), Arc<Ask>>,
+    asks: HashMap<AskKey, Arc<Ask>>,
     /// Some queue limits the running jobs of each namespace, or of each user, or they take turns.
     counts: [bool; 2],
     /// Admitted, but what was granted found no place: the scheduler tries again when there is more room.
