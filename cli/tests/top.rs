@@ -90,11 +90,11 @@ fn top_is_driven_by_keys_and_leaves_the_terminal_clean() {
 }
 
 #[test]
-fn the_demo_has_colour_on_a_terminal_and_ends_with_control_c() {
-    for (before, is_coloured) in [("", true), ("NO_COLOR=1", false)] {
+fn the_demos_headlines_stand_out_on_a_terminal_and_it_ends_with_control_c() {
+    for (before, stand_out) in [("", true), ("NO_COLOR=1", false)] {
         let mut demo = Typist::start(&format!("{before} {BINARY} demo"), 30, 100);
         demo.shows(&["Caldera: one line and one quota", "members, ready after"]);
-        assert_eq!(demo.is_coloured(), is_coloured, "{before}: {}", demo.text());
+        assert_eq!(demo.has_bold_text(), stand_out, "{before}: {}", demo.text());
         demo.press("\u{3}");
         demo.ended(1);
     }

@@ -68,10 +68,19 @@ impl Typist {
 
     /// Whether some cell has a colour of its own.
     pub fn is_coloured(&self) -> bool {
+        self.has_cell(|cell| cell.fgcolor() != vt100::Color::Default)
+    }
+
+    /// Something on it stands out, by colour or not.
+    pub fn has_bold_text(&self) -> bool {
+        self.has_cell(vt100::Cell::bold)
+    }
+
+    fn has_cell(&self, wanted: impl Fn(&vt100::Cell) -> bool) -> bool {
         let screen = self.screen();
         let (rows, columns) = screen.size();
         let mut cells = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-        cells.any(|(row, column)| screen.cell(row, column).is_some_and(|cell| cell.fgcolor() != vt100::Color::Default))
+        cells.any(|(row, column)| screen.cell(row, column).is_some_and(&wanted))
     }
 
     /// It ended with this code, and the terminal is as it was before.
