@@ -66,7 +66,7 @@ pub struct DeployArgs {
     /// With --deployments: runs the console, too.
     #[arg(long, requires = "deployments")]
     pub console: bool,
-    /// With --deployments: the webhook registers itself with this URL (https://caldera-webhook.caldera-system.svc) and
+    /// With --deployments: the webhook registers itself with this URL, by https that of Service caldera-webhook, and
     /// makes its certificate itself; what the Karmada API needs for that is printed with --registers-webhooks.
     #[arg(long, requires = "deployments", value_name = "URL")]
     pub register_url: Option<String>,
