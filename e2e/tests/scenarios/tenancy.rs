@@ -324,13 +324,20 @@ fn the_tenant_who_has_less_of_a_queue_goes_first_where_its_queue_says_so() {
         object["metadata"]["annotations"] = json!({order: "drf-by-user"});
         s.create(Kind::Queue, object).await?;
         s.until(Kind::Queue, &name, "is open", |queue| queue["status"]["state"] == "Open").await?;
-        // Who runs the scenario is one user; a Deployment has none known, and is its namespace's.
+        // Who runs the scenario is one user; the Deployment is somebody else's.
         let asking = |job_name: &str| job(job_name, &name, &[task("a", 1, "600m", "sleep 600")]);
         s.submit(Kind::Job, asking("runs"), &aggregated()).await?;
         s.until_placed("runs-job").await?;
         let old = s.submit(Kind::Job, asking("old"), &aggregated()).await?;
         s.until_podgroup(&old, "waits for quota", |group| reason(group) == "WaitingForQuota").await?;
-        let web = s.submit(Kind::Deployment, deployment("web", Some(&name), 1, "600m"), &aggregated()).await?;
+        let workload = deployment("web", Some(&name), 1, "600m");
+        s.create(Kind::Policy, policy(&workload, &aggregated())).await?;
+        let request = http::Request::post(format!("/apis/apps/v1/namespaces/{}/deployments", s.namespace))
+            .header("content-type", "application/json")
+            .header("impersonate-user", "somebody-else")
+            .header("impersonate-group", "system:masters")
+            .body(workload.to_string().into_bytes())?;
+        let web: Value = s.host().request(request).await?;
         let at = |place: &'static str| {
             move |group: &Value| {
                 let says = group["status"]["conditions"][0]["message"].as_str().unwrap_or_default();
