@@ -32,7 +32,8 @@ pub struct Typist {
 
 impl Typist {
     pub fn start(command: &str, rows: u16, columns: u16) -> Self {
-        let shell = format!("{command}; echo ended with $?; stty -a");
+        // A key that interrupts the program interrupts its shell too: bash goes on, dash ends unless it has a trap.
+        let shell = format!("trap : INT; {command}; echo ended with $?; stty -a");
         let mut process = spawn_in_terminal(&shell, rows, columns);
         let (keys, mut output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
         let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0)));
