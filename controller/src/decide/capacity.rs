@@ -8,6 +8,7 @@
 //! counts in full where jobs may start, by its taints and by who tolerates them; of any other cluster only what jobs
 //! hold counts.
 
+mod eviction;
 mod found_place;
 mod maintenance;
 mod never_fits;
@@ -25,7 +26,7 @@ use std::{
 };
 
 use caldera_core::{
-    fleet::{self, AWAY, AssumedPods, EvictedPods, Update, list_clusters_reserved_against, takes_jobs},
+    fleet::{self, AWAY, AssumedPods, Update, list_clusters_reserved_against, takes_jobs},
     gang::{ClusterName, Gang, Requirement, Taint, Task, Toleration},
     interning::Interned,
     inventory::{Capacity, Change, Pod, Source},
@@ -98,8 +99,6 @@ pub struct FleetCapacity {
     exclusive: BTreeSet<String>,
     /// Maintenance windows that ended by then were seen to end.
     maintenance_seen: EpochSeconds,
-    /// Placements that the last answer took.
-    placements: usize,
 }
 
 /// Facts in.
@@ -386,7 +385,8 @@ impl FleetCapacity {
 
     /// Where it would go now, and then its companions, without what is `kept` for others; where nowhere, where it would
     /// go once nodes have come that may. A class that did not fit before is first held against the sum of what is free,
-    /// so that the many that do not fit a full fleet cost next to nothing.
+    /// so that the many that do not fit a full fleet cost next to nothing. The answer is counted in `placements`: as
+    /// one, and as one more for each time that it was asked with nodes that may come.
     ///
     /// # Errors
     /// [`Fit::No`], with what is short.
@@ -395,9 +395,10 @@ impl FleetCapacity {
         question: PlacementQuestion<'_>,
         ask: &Ask,
         kept: &[&ReservedClusters],
+        placements: &mut usize,
     ) -> Result<Vec<Decision>, Fit> {
         self.fleet.refresh_capacities();
-        self.placements = 1;
+        *placements += 1;
         if let Some(never) = self.never.get(&ask.fit).cloned()
             && let Some(detail) = self.describe_fleet_shortage(ask)
         {
@@ -410,13 +411,13 @@ impl FleetCapacity {
             Ok(decisions) => return Ok(decisions),
             Err(refusal) => refusal,
         };
-        let placements = Cell::new(1);
+        let more = Cell::new(0);
         let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>| {
-            placements.set(placements.get() + 1);
+            more.set(more.get() + 1);
             place_together(question, &self.fleet, clusters.into_iter().filter(open).collect()).ok()
         };
         let found = self.fleet.find_with_upcoming(with_upcoming);
-        self.placements = placements.get();
+        *placements += more.get();
         if let Some(decisions) = found {
             return Ok(decisions);
         }
@@ -434,32 +435,6 @@ impl FleetCapacity {
         let request = build_placement_request(question, &self.fleet, self.fleet.clusters().collect());
         let detail = place::append_reasons(detail, &request);
         Err(if is_reserved { Fit::Reserved { detail } } else { Fit::No { never: false, detail } })
-    }
-
-    /// Whether it would fit if pods of these bindings were gone, on the nodes that are there or that may come.
-    pub fn fits_without(&mut self, question: PlacementQuestion<'_>, gone: &BTreeMap<String, EvictedPods>) -> bool {
-        self.find_place_without(question, gone).is_some() || {
-            let after = self.fleet.compute_capacities_after_eviction(gone);
-            let find = |clusters: Vec<(&Cluster, &Capacity)>| place_together(question, &self.fleet, clusters).ok();
-            self.fleet.find_with_upcoming_beside(&after, find).is_some()
-        }
-    }
-
-    /// Where it would go beside its companions if pods of these bindings were gone, on the nodes that are there; `None`
-    /// where they do not all fit.
-    pub fn find_place_without(
-        &mut self,
-        question: PlacementQuestion<'_>,
-        gone: &BTreeMap<String, EvictedPods>,
-    ) -> Option<PodsByCluster> {
-        self.fleet.refresh_capacities();
-        let after = self.fleet.compute_capacities_after_eviction(gone);
-        let capacity = |(cluster, capacity): (_, _)| {
-            let cluster: &Cluster = cluster;
-            (cluster, after.get(&cluster.name).unwrap_or(capacity))
-        };
-        let decisions = place_together(question, &self.fleet, self.fleet.clusters().map(capacity).collect()).ok()?;
-        decisions.first().map(|decision| place_elsewhere::count_pods(decision, question.gang))
     }
 
     /// What is free in all clusters together, and the nodes that may come there and that nobody waits for.

@@ -130,14 +130,15 @@ impl caldera_core::queue::ClusterCapacity for Clusters<'_> {
             self.found.clear();
             return Fit::Yes;
         }
+        let mut placements = 0;
         let answer = self.ask_capacity(id, ask.card(), |capacity, question| {
             let gangs = std::iter::once(question.gang).chain(question.with.iter().map(|one| &*one.gang));
-            let found = capacity.find_place(question, ask, kept);
+            let found = capacity.find_place(question, ask, kept, &mut placements);
             found
                 .map(|decisions| decisions.iter().zip(gangs).map(|(it, gang)| Place::from_decision(it, gang)).collect())
         });
         // The first is counted already.
-        let more = self.capacity.count_placements().saturating_sub(1);
+        let more = placements.saturating_sub(1);
         self.budget = self.budget.saturating_sub(self.gangs.unit(id).len().saturating_mul(more));
         let places: Vec<Place> = match answer {
             None => return Fit::No { never: false, detail: "its workload is gone".to_owned() },

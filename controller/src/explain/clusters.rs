@@ -48,16 +48,19 @@ fn describe_refusal(binding: &place::Binding, cluster: &place::Cluster) -> Optio
     }
 }
 
-/// What data that is not there costs, for a job that says where its data is.
+/// What data that is not there costs in each cluster that it may go to, for a job that says where its data is.
 pub(super) fn describe_data_costs(controller: &Controller, key: &Key) -> Option<String> {
     let Controller { objects, capacity, .. } = controller;
     let binding = objects.bindings.get(key)?;
     let gang = objects.gang_to_place(binding, objects.workload_of(binding)?).filter(|gang| gang.data.is_some())?;
-    let clusters: Vec<&Cluster> = capacity.fleet().clusters().map(|(cluster, _)| cluster).collect();
-    let costs = compute_data_costs(&gang, binding.placement.as_ref()?, &clusters, &clusters);
-    let by_cluster = clusters.iter().zip(&costs.of).take(MOST_DATA_COSTS);
+    let placement = build_binding_with_peers(objects, capacity, binding)?;
+    let all: Vec<&Cluster> = capacity.fleet().clusters().map(|(cluster, _)| cluster).collect();
+    let may_go = |one: &&Cluster| !one.deleting && place::may_select(&placement, one);
+    let may_go: Vec<&Cluster> = all.iter().copied().filter(may_go).collect();
+    let costs = compute_data_costs(&gang, &placement, &may_go, &all);
+    let by_cluster = may_go.iter().zip(&costs.of).take(MOST_DATA_COSTS);
     let by_cluster: Vec<String> = by_cluster.map(|(cluster, cost)| format!("{} {cost}", cluster.name)).collect();
-    Some(format!("{}: {}", costs.unit, by_cluster.join(", ")))
+    (!by_cluster.is_empty()).then(|| format!("{}: {}", costs.unit, by_cluster.join(", ")))
 }
 
 /// The best first: those that may take it, by how much of it fits.
@@ -83,8 +86,7 @@ pub(super) fn list_clusters(controller: &mut Controller, key: &Key, ask: Option<
         .map(|(cluster, free_there)| {
             let not_ready = (!cluster.ready).then(|| "it is not ready".to_owned());
             let deleting = cluster.deleting.then(|| "it is being deleted".to_owned());
-            let outside = filter.find_nodes_outside_windows(cluster).map(|outside| free_there.keep_nodes(&outside));
-            let free_there = outside.as_ref().unwrap_or(free_there);
+            let free_there = filter.keep_outside_windows(cluster, free_there);
             let free = free_there.sum_free();
             ClusterView {
                 name: cluster.name.as_str().into(),
@@ -92,7 +94,7 @@ pub(super) fn list_clusters(controller: &mut Controller, key: &Key, ask: Option<
                     .or(not_ready)
                     .or_else(|| describe_refusal(&placement, cluster))
                     .or_else(|| filter.describe_window(cluster).filter(|_| filter.has_maintenance_conflict(cluster))),
-                fit: split::count_pods_that_fit(&gang, free_there).min(u64::from(gang.replicas())),
+                fit: split::count_pods_that_fit(&gang, &free_there).min(u64::from(gang.replicas())),
                 needs,
                 free: wanted.iter().map(|(name, _)| (name.clone(), free.get(name.as_str()))).collect(),
                 doubt: fleet.describe_capacity_caveat(&cluster.name),

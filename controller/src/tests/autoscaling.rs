@@ -9,8 +9,9 @@ use caldera_core::{
 use caldera_runtime::clock::format_time;
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::{job_gangs::gang_of, world::World};
 use crate::{
+    decide::{decide, job_gangs::PlacementBudget},
     explain::{Verdict, explain_job},
     observe::{Input, Key},
     settings::Settings,
@@ -195,6 +196,19 @@ fn pods_that_are_bound_wait_for_no_node_and_the_next_job_gets_what_may_come() {
     world.job("b", "q", 4);
     assert_eq!(world.settle(), ["b-job"]);
     assert_eq!(ask(&mut world, "b").1, ["waits for 1 more node of group gpu in m1, about 10m"]);
+}
+
+/// Its question has no answer, and the one before it took two placements.
+#[test]
+fn a_gang_of_which_a_job_is_gone_costs_a_pass_one_placement_of_each() {
+    let mut world = world(4);
+    world.job("a", "q", 10);
+    assert_eq!(world.settle(), ["a-job"]);
+    gang_of(&mut world, 2, 1);
+    world.controller.objects.workloads.retain(|reference, _| reference.name != "h-a-1");
+    world.controller.jobs.gangs.budget = PlacementBudget::of(3);
+    let decisions = decide(&mut world.controller, world.now);
+    assert_eq!((decisions.releases, decisions.is_unfinished), (0, false));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use caldera_runtime::write::{Body, Failure};
 use serde_json::{Value, json};
 
 use super::world::World;
+use crate::{explain::explain_job, observe::Key};
 
 /// Clusters m1 and m2 of 100 cpus each.
 fn world() -> World {
@@ -145,6 +146,26 @@ fn a_preferred_claim_orders_clusters_and_waits_for_nothing() {
     world.job("full", "q", 50);
     assert_eq!(world.settle(), ["full-job"]);
     assert_eq!(found(&world, "full-job"), ["m1"]);
+}
+
+#[test]
+fn who_asks_is_told_what_data_costs_where_a_job_may_go_as_placement_counts_it() {
+    let mut world = world();
+    world.cluster("m3", "100");
+    source(&mut world, "users", &["m2"]);
+    let mut soft = claim_of("a", "users", "train");
+    soft["metadata"]["annotations"] = json!({"caldera.dev/data-locality": "preferred"});
+    world.put(soft);
+    let mut train = super::world::job("train", "q", 4);
+    train["metadata"]["annotations"] = json!({"caldera.dev/data": "cluster=m1:7"});
+    let train = world.put(train);
+    world.bind(&train, 4, true);
+    let only = json!({"spec": {"placement": {"clusterAffinity": {"clusterNames": ["m1", "m2"]}}}});
+    world.patch("ResourceBinding", "train-job", &only);
+    assert_eq!(world.settle(), ["train-job"]);
+    let notes = explain_job(&mut world.controller, &Key::new("ns", "train-job"), world.now).unwrap().notes;
+    assert!(notes.contains(&"data that is not there counts by its size: m1 1, m2 7".to_owned()), "{notes:?}");
+    assert_eq!(found(&world, "train-job"), ["m1"]);
 }
 
 /// A job of 4 pods that runs in m1, where its data is.

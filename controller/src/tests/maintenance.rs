@@ -10,7 +10,10 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::world::{World, job};
-use crate::observe::Input;
+use crate::{
+    explain::{ClusterView, explain_job},
+    observe::{Input, Key},
+};
 
 /// Seconds from now on.
 fn keep(world: &mut World, cluster: &str, start: i64, end: i64) {
@@ -106,6 +109,35 @@ fn plan_window(world: &mut World, cluster: &str, more: &Value) {
     json_patch::merge(&mut window, more);
     let annotations = json!({"metadata": {"annotations": {"caldera.dev/maintenance": json!([window]).to_string()}}});
     world.patch("Cluster", cluster, &annotations);
+}
+
+/// What who asks is told of m1.
+fn look(world: &mut World, job: &str) -> ClusterView {
+    let key = Key::new("ns", &format!("{job}-job"));
+    explain_job(&mut world.controller, &key, world.now).unwrap().clusters.remove(0)
+}
+
+#[test]
+fn who_asks_is_told_of_no_room_on_nodes_of_which_nobody_knows_whether_they_are_in_the_window() {
+    let mut world = World::new(10);
+    world.job("a", "q", 1);
+    plan_window(&mut world, "m1", &json!({"nodeGroups": ["a100"]}));
+    assert!(world.pass(3).is_empty(), "its summary says nothing of nodes");
+    let seen = look(&mut world, "a");
+    assert_eq!((seen.fit, seen.free.get("cpu")), (0, Quantity::ZERO));
+}
+
+#[test]
+fn of_two_windows_the_one_is_told_that_keeps_a_job_out() {
+    let mut world = World::new(10);
+    let at = |seconds| format_time(world.now.saturating_add(SignedDuration::from_secs(seconds)).unwrap());
+    let windows = json!([{"start": at(-9), "end": at(500), "nodeGroups": ["a100"]}, {"start": at(-1), "end": at(500)}])
+        .to_string();
+    world.patch("Cluster", "m1", &json!({"metadata": {"annotations": {"caldera.dev/maintenance": windows}}}));
+    world.job("a", "q", 1);
+    assert!(world.pass(3).is_empty());
+    let refusal = look(&mut world, "a").refusal.unwrap();
+    assert!(refusal.starts_with("cluster m1 is under maintenance from "), "{refusal}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::{borrow::Cow, cell::Cell, collections::BTreeMap, fmt};
 
 use super::{Affinity, AffinityTerm, ApiKey, Binding, Cluster, SpreadBy, lookup::Lookup};
 use crate::{
-    gang::{Gang, Operator, Requirement, Taint},
+    gang::{Operator, Requirement, Taint},
     maintenance::ExpectedRun,
 };
 
@@ -106,8 +106,8 @@ pub struct Filter<'a> {
     pub(super) binding: &'a Binding,
     /// `None` where no maintenance window counts.
     pub(super) run: Option<ExpectedRun>,
-    /// What would run, where that is known.
-    pub(super) gang: Option<&'a Gang>,
+    /// The node groups that its pods are kept to, if they are.
+    pub(super) groups: Option<&'a Requirement>,
     /// It can be kept off some nodes of a cluster.
     pub(super) keeps_off_nodes: bool,
     /// By tier; `None` where every cluster is selected.
@@ -127,7 +127,7 @@ impl<'a> Filter<'a> {
         Self {
             binding,
             run: None,
-            gang: None,
+            groups: None,
             keeps_off_nodes: false,
             tiers: list_tier_selectors(binding),
             held: Lookup::new(targets),

@@ -6,6 +6,8 @@
 //! of a network domain. What can not be kept off them in that way takes such a window for one of the whole cluster:
 //! other kinds, a gang that must be close, a copy that is there already, and a cluster whose nodes nobody can read.
 
+use std::borrow::Cow;
+
 use super::{Cluster, filter::Filter};
 use crate::{
     gang::{Gang, Operator, Requirement},
@@ -19,15 +21,14 @@ impl<'a> Filter<'a> {
     /// The same, for a run of this gang at this time. `is_planned`: a plan makes its copies.
     #[must_use]
     pub fn with_run(mut self, run: Option<ExpectedRun>, gang: &'a Gang, is_planned: bool) -> Self {
-        let is_close =
-            gang.topology.is_some() || gang.tasks.iter().any(|task| task.hard_partition_topology().is_some());
-        (self.run, self.gang, self.keeps_off_nodes) = (run, Some(gang), is_planned && !is_close);
+        let is_close = gang.topology.is_some() || gang.has_close_partitions();
+        (self.run, self.groups, self.keeps_off_nodes) = (run, gang.node_groups(), is_planned && !is_close);
         self
     }
 
     fn list_windows(&self, cluster: &'a Cluster) -> impl Iterator<Item = &'a MaintenanceWindow> {
         let path = self.binding.queue.as_ref().map(|queue| queue.path.as_slice()).unwrap_or_default();
-        let own = self.gang.and_then(Gang::node_groups);
+        let own = self.groups;
         let meets = move |window: &&MaintenanceWindow| match (window.nodes(), own) {
             (Some(theirs), Some(own)) => share_nodes(own, &theirs),
             _ => true,
@@ -35,11 +36,16 @@ impl<'a> Filter<'a> {
         self.run.into_iter().flat_map(|run| cluster.maintenance.list_conflicts(run, path)).filter(meets)
     }
 
-    /// Whether a maintenance window of the cluster is in the way of the run, whichever of its nodes that uses.
+    /// The first maintenance window of the cluster that is in the way of the run, whichever of its nodes that uses.
+    fn find_blocking_window<'b>(&'b self, cluster: &'b Cluster) -> Option<&'b MaintenanceWindow> {
+        let is_kept_off = self.keeps_off_nodes && !self.is_held_in(cluster);
+        self.list_windows(cluster).find(|window| window.node_groups.is_empty() || !is_kept_off)
+    }
+
+    /// Whether there is such a window.
     #[must_use]
     pub fn has_maintenance_conflict(&self, cluster: &Cluster) -> bool {
-        let is_kept_off = self.keeps_off_nodes && !self.is_held_in(cluster);
-        self.list_windows(cluster).any(|window| window.node_groups.is_empty() || !is_kept_off)
+        self.find_blocking_window(cluster).is_some()
     }
 
     /// Which nodes of the cluster are in no window that is in the way; `None` where all are.
@@ -52,16 +58,23 @@ impl<'a> Filter<'a> {
         (!values.is_empty()).then(|| Requirement { key: NODE_GROUP.to_owned(), operator: Operator::NotIn, values })
     }
 
-    /// Why the run can not start in the cluster, or on some of its nodes, for the first window in its way.
+    /// What the cluster has on these nodes; nothing where nobody knows which they are.
+    #[must_use]
+    pub fn keep_outside_windows<'c>(&self, cluster: &Cluster, capacity: &'c Capacity) -> Cow<'c, Capacity> {
+        match self.find_nodes_outside_windows(cluster) {
+            None => Cow::Borrowed(capacity),
+            Some(outside) if capacity.source == Source::Nodes => Cow::Owned(capacity.keep_nodes(&outside)),
+            Some(_) => Cow::Owned(Capacity::default()),
+        }
+    }
+
+    /// Why the run can not start in the cluster, or on some of its nodes: for the first window that keeps it out, or
+    /// else off some.
     #[must_use]
     pub fn describe_window(&self, cluster: &Cluster) -> Option<String> {
-        Some(self.list_windows(cluster).next()?.describe_conflict(&cluster.name, self.run?))
+        let window = self.find_blocking_window(cluster).or_else(|| self.list_windows(cluster).next())?;
+        Some(window.describe_conflict(&cluster.name, self.run?))
     }
-}
-
-/// What a cluster has outside of windows; `None` where nobody knows which of its nodes these are.
-pub(super) fn keep_nodes(capacity: &Capacity, outside: &Requirement) -> Option<Capacity> {
-    (capacity.source == Source::Nodes).then(|| capacity.keep_nodes(outside))
 }
 
 /// How a plan says that pods are kept on these nodes.

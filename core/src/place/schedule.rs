@@ -24,7 +24,7 @@ use super::{
     Affinity, AffinityTerm, Binding, Cluster, Division, Spread, SpreadBy, Target,
     data_locality::compute_data_costs,
     filter::{self, Filter, FilterReason, PassedCluster},
-    maintenance_windows::{keep_nodes, plan_nodes},
+    maintenance_windows::plan_nodes,
     replica_division::{self, DivideError, compute_static_weights},
     replica_estimate::ReplicaEstimate,
     score::FeasibleCluster,
@@ -223,10 +223,9 @@ fn place_by_term(request: &Request<'_>, binding: &Binding) -> Result<Decision, N
                     && !filter.has_maintenance_conflict(cluster)
                     && binding.lasting_reasons(cluster).next().is_none();
                 let outside = filter.find_nodes_outside_windows(cluster).filter(|_| takes_more);
-                let capacity = match &outside {
-                    _ if !takes_more => Cow::Owned(Capacity::default()),
-                    None => Cow::Borrowed(*capacity),
-                    Some(outside) => Cow::Owned(keep_nodes(capacity, outside).unwrap_or_default()),
+                let capacity = match takes_more {
+                    true => filter.keep_outside_windows(cluster, capacity),
+                    false => Cow::Owned(Capacity::default()),
                 };
                 fitting.push(FittingCluster { cluster, capacity, passed, outside });
             }

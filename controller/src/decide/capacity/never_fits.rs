@@ -72,7 +72,7 @@ impl FleetCapacity {
 
 /// The gang with its pods wherever they fit; `None` where they are already.
 fn without_topology(gang: &Gang) -> Option<Gang> {
-    let has_any = gang.topology.is_some() || gang.tasks.iter().any(|task| task.hard_partition_topology().is_some());
+    let has_any = gang.topology.is_some() || gang.has_close_partitions();
     has_any.then(|| {
         let mut gang = Gang { topology: None, ..gang.clone() };
         gang.tasks

@@ -13,11 +13,6 @@ impl FleetCapacity {
         self.fleet.ignore_upcoming_nodes(are_ignored);
     }
 
-    /// How many placements the last answer of [`FleetCapacity::find_place`] took: more than one where nodes may come.
-    pub(crate) const fn count_placements(&self) -> usize {
-        self.placements
-    }
-
     /// Nodes that the pods of a binding wait for, each group in words.
     pub(crate) fn describe_awaited_nodes(&self, id: &str) -> impl Iterator<Item = String> + use<> {
         self.fleet.list_awaited_nodes(id).into_iter().map(|awaited| awaited.to_string())

@@ -61,39 +61,6 @@ fn names_that_no_queue_and_no_cluster_has_cost_no_queue_anything() {
     assert_eq!(tree(500), tree(0));
 }
 
-#[test]
-#[ignore = "prints how long it takes"]
-fn measure_resolving_among_made_up_names() {
-    for (strangers, whole) in [(0, true), (1_000, true), (1_000, false), (4_000, true), (4_000, false)] {
-        let mut engine = engine((0..200).map(|i| queue(&format!("q{i}"), 8)), 100);
-        if !whole {
-            engine.set_fleet(FleetResources { ready: cpu(100), whole: None, ready_clusters: 1 });
-        }
-        for i in 0..strangers {
-            let mut strange = stranger(i, "q0");
-            strange.id = format!("stranger-{i}").into();
-            engine.enqueue_job(strange);
-        }
-        let start = std::time::Instant::now();
-        released(&mut engine);
-        let first = start.elapsed();
-        engine.set_now(100);
-        released(&mut engine);
-        let reserved = start.elapsed() - first;
-        engine.set_queue(queue("q1", 9));
-        let start = std::time::Instant::now();
-        engine.resolve_quota();
-        let resolve = start.elapsed();
-        released(&mut engine);
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let rss = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
-        println!(
-            "{strangers} {whole}: first {first:?} reserved {reserved:?} resolve {resolve:?} all {:?} {rss}",
-            start.elapsed()
-        );
-    }
-}
-
 #[derive(Debug, Clone)]
 enum Event {
     Arrive(usize, [i64; 3]),
