@@ -211,17 +211,15 @@ impl<'w> Site<'w> {
         self.place(job, shape, &Arc::new(gang), &[])
     }
 
-    /// Whether a job would fit with what these jobs hold free.
-    pub fn fits_after(&mut self, job: usize, gone: &[usize]) -> bool {
+    /// Whether a job would fit on a card model, where it has a choice, with what these jobs hold free.
+    pub fn fits_after(&mut self, job: usize, card: Option<&ResourceName>, gone: &[usize]) -> bool {
+        let shape = self.shape_on(job, card);
         let mut holds: BTreeMap<usize, Vec<&Hold>> = BTreeMap::new();
         for job in gone {
             if let Stand::Sent { holds: held, .. } | Stand::Running { holds: held, .. } = &self.stands[*job] {
                 held.iter().for_each(|hold| holds.entry(hold.cluster).or_default().push(hold));
             }
         }
-        // Jobs are evicted for the first of its card models.
-        let first = self.world.jobs[job].shape.on_cards.first().map(|(card, _)| card);
-        let shape = self.shape_on(job, first);
         let clusters = self.members.clusters();
         let after: Vec<(&Cluster, Cow<'_, Capacity>)> = clusters
             .into_iter()

@@ -127,11 +127,14 @@ impl Caldera {
         ask
     }
 
-    /// Whether no queue on the path has a quota of other card models alone (`caldera_core::card_choice`, rule 4).
+    /// Whether no queue on the path has a quota of other card models of its resource alone
+    /// (`caldera_core::card_choice`, rule 4).
     fn takes_card(&self, queue: &QueueName, card: &ResourceName) -> bool {
+        let of = card.as_card().map(|(resource, _)| resource);
         let (mut next, mut seen) = (self.engine.queue_spec(queue), BTreeSet::new());
         while let Some(spec) = next.filter(|spec| seen.insert(&spec.name)) {
-            let has_quota = spec.capability.iter().any(|(name, _)| name.is_card());
+            let has_quota =
+                spec.capability.iter().any(|(name, _)| name.as_card().is_some_and(|(it, _)| Some(it) == of));
             if has_quota && spec.capability.get(card.as_str()).is_none() {
                 return false;
             }

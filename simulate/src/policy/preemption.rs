@@ -146,10 +146,10 @@ impl PreemptionWorld for SimulatedWorld<'_, '_> {
     }
 
     fn find_fit_without(&mut self, preemptor: &Preemptor) -> Option<impl FnMut(&[&Victim]) -> bool> {
-        let job = index(&preemptor.id);
+        let (job, card) = (index(&preemptor.id), self.engine.pending_card(preemptor.id.as_str()));
         Some(move |victims: &[&Victim]| {
             let gone: Vec<usize> = victims.iter().map(|victim| index(&victim.id)).collect();
-            self.site.fits_after(job, &gone)
+            self.site.fits_after(job, card, &gone)
         })
     }
 }
@@ -170,10 +170,9 @@ fn lowest_preemptable(site: &Site<'_>, policy: &PreemptionPolicy) -> Option<i32>
 
 fn pending_preemptor(site: &Site<'_>, engine: &Engine, job: PreemptionCandidate) -> PendingPreemptor {
     let of = site.job(index(&job.id));
-    let asks: Resources = of.shape.least.clone();
     let queue_priority = engine.queue_spec(&job.queue).map_or(0, |queue| queue.priority);
     let (priority, created) = (of.priority, seconds(of.arrival).into());
-    PendingPreemptor { id: job.id, queue: job.queue, queue_priority, priority, created, asks }
+    PendingPreemptor { id: job.id, queue: job.queue, queue_priority, priority, created, asks: job.asks }
 }
 
 fn seconds(time: Millis) -> i64 {
