@@ -8,6 +8,7 @@
 pub mod action;
 pub mod allowed_classes;
 pub mod binding;
+pub mod cel;
 pub mod chosen_settings;
 pub mod cluster_annotations;
 pub mod cron_job;

@@ -18,6 +18,7 @@ pub use policies::build_admission_policies;
 use serde_json::Value;
 
 use crate::{
+    cel::{list_in_cel, parse_cel_list},
     karmada::work::binding_name,
     names::{
         caldera::{ADMISSION, EPOCH, EVICTION, GATE, GATE_CLOSED, PLAN, PRIORITY, SCHEDULER_NAME},
@@ -245,33 +246,6 @@ fn is_suspended_without_record(binding: &Value) -> bool {
 pub fn carries_workload(work: &Value) -> bool {
     let manifests = work.pointer("/spec/workload/manifests").and_then(Value::as_array);
     manifests.into_iter().flatten().any(|manifest| WorkloadKind::of_object(manifest).is_some())
-}
-
-fn list_in_cel<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    let quoted = |word: &str| format!("'{}'", word.replace('\\', "\\\\").replace('\'', "\\'"));
-    format!("[{}]", words.into_iter().map(quoted).collect::<Vec<_>>().join(", "))
-}
-
-/// The words of a list that [`list_in_cel`] made, and what follows it.
-fn parse_cel_list(text: &str) -> Option<(Vec<String>, &str)> {
-    let mut rest = text.strip_prefix('[')?;
-    let mut words = Vec::new();
-    loop {
-        if let Some(end) = rest.strip_prefix(']') {
-            return Some((words, end));
-        }
-        let mut letters = rest.strip_prefix(", ").unwrap_or(rest).strip_prefix('\'')?.chars();
-        let mut word = String::new();
-        loop {
-            match letters.next()? {
-                '\'' => break,
-                '\\' => word.push(letters.next()?),
-                letter => word.push(letter),
-            }
-        }
-        rest = letters.as_str();
-        words.push(word);
-    }
 }
 
 #[cfg(test)]

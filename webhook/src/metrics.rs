@@ -76,6 +76,7 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
+    use caldera_crds::workload::WorkloadKind;
     use caldera_runtime::{
         metric::{encode, find_undeclared},
         watch::Event,
@@ -92,5 +93,19 @@ mod tests {
         metrics.observe_events(&[HostEvent::Queues(Event::Reset(Vec::new()))], Timestamp::UNIX_EPOCH);
         let text = encode(&registry).unwrap();
         assert_eq!(find_undeclared(&text, &ALL), [""; 0], "{text}");
+    }
+
+    #[test]
+    fn a_watch_of_jobs_that_fell_silent_is_seen_beside_that_of_volcano_jobs() {
+        let registry = SharedRegistry::default();
+        let metrics = Metrics::register_metrics(&registry);
+        for (kind, second) in [(WorkloadKind::BatchJob, 1), (WorkloadKind::VolcanoJob, 2)] {
+            let event = HostEvent::Workloads(kind, Event::Reset(Vec::new()));
+            metrics.observe_events(&[event], Timestamp::from_second(second).unwrap());
+        }
+        let text = encode(&registry).unwrap();
+        for told in ["{kind=\"Job\"} 1\n", "{kind=\"Volcano Job\"} 2\n"] {
+            assert!(text.contains(told), "{text}");
+        }
     }
 }

@@ -141,7 +141,7 @@ fn answer_job_defaults(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
         return encode_verdict(&request.uid, verdict);
     }
     answer_review_by_value(body, |request| {
-        let old = request.old_object.as_ref().filter(|_| !request.is_create());
+        let old = request.before();
         let stamp = |job: &Value| {
             let submission = choose_submission_stamps(job, old, request.user_info.as_ref(), snapshot);
             stamp_object(job, &request, submission, snapshot)
@@ -161,7 +161,7 @@ fn stamp_object(
     mut stamps: Vec<Stamp>,
     snapshot: Snapshot<'_>,
 ) -> Vec<PatchOperation> {
-    let old = request.old_object.as_ref().filter(|_| !request.is_create());
+    let old = request.before();
     stamps.extend(choose_action_stamps(object, old, request.user_info.as_ref(), snapshot));
     set_stamps(object, stamps)
 }
@@ -172,7 +172,7 @@ fn answer_action(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
         if let Some(refused) = refuse_cluster_annotations(request).or_else(|| refuse_settings(request)) {
             return refused;
         }
-        let old = request.old_object.as_ref().filter(|_| !request.is_create());
+        let old = request.before();
         let stamp = |object: &Value| {
             let submission = WorkloadKind::of_object(object)
                 .map(|_| choose_submission_stamps(object, old, request.user_info.as_ref(), snapshot));
@@ -186,7 +186,7 @@ fn answer_action(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
 /// Of what makes jobs.
 fn answer_submission(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
     answer_review(body, |request: &ReviewRequest<'_, Value>| {
-        let old = request.old_object.as_ref().filter(|_| !request.is_create());
+        let old = request.before();
         let stamp = |maker: &Value| {
             set_stamps(maker, choose_submission_stamps(maker, old, request.user_info.as_ref(), snapshot))
         };

@@ -6,8 +6,9 @@
 
 use serde_json::{Value, json};
 
-use super::{BINDING_ANNOTATIONS, BINDING_SPEC, PLACED_SPEC, REFUSED_TO_OTHERS, TrustedWriters, list_in_cel};
+use super::{BINDING_ANNOTATIONS, BINDING_SPEC, PLACED_SPEC, REFUSED_TO_OTHERS, TrustedWriters};
 use crate::{
+    cel::list_in_cel,
     names::{
         caldera::{ADMISSION, GATE, GATE_CLOSED, SCHEDULER_NAME},
         karmada::{BINDING_FINALIZER, BINDING_ID},

@@ -11,7 +11,10 @@ use super::{
     WorkloadKind,
     kind_names::{RESERVED_GROUPS, TAKEN, list_taken_words},
 };
-use crate::wire::{api_types, object, words};
+use crate::{
+    cel::list_in_cel,
+    wire::{api_types, object, words},
+};
 
 /// The longest path.
 pub const LONGEST_PATH: usize = 256;
@@ -167,15 +170,14 @@ api_types! {
 
 /// What the schema of a declaration refuses beside its form.
 pub(crate) fn build_declaration_rules() -> Value {
-    let list = |words: Vec<String>| words.into_iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(", ");
-    let groups = list(RESERVED_GROUPS.map(str::to_owned).into());
-    let words = list(list_taken_words(WorkloadKind::ALL).into_iter().map(str::to_owned).collect());
+    let groups = list_in_cel(RESERVED_GROUPS);
+    let words = list_in_cel(list_taken_words(WorkloadKind::ALL));
     json!([
-        {"rule": format!("self.group.contains('.') && ![{groups}].exists(g, self.group == g || \
+        {"rule": format!("self.group.contains('.') && !{groups}.exists(g, self.group == g || \
             self.group.endsWith('.' + g))"),
          "message": "kinds of Kubernetes, Karmada, Volcano and Caldera are told in code or are no workloads: a kind of \
             a group of your own can be told here"},
-        {"rule": format!("!(self.kind.lowerAscii() in [{words}]) && !(self.plural in [{words}])"), "message": TAKEN},
+        {"rule": format!("!(self.kind.lowerAscii() in {words}) && !(self.plural in {words})"), "message": TAKEN},
         {"rule": "self.group == oldSelf.group && self.version == oldSelf.version && self.kind == oldSelf.kind && \
             self.plural == oldSelf.plural",
          "message": "what kind it is about can not be changed: delete it and make another"},

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::WorkloadKind;
+use crate::cel::list_in_cel;
 
 /// Groups, and all below them, whose kinds are told in code or are no workloads.
 pub const RESERVED_GROUPS: [&str; 4] = ["k8s.io", "karmada.io", "volcano.sh", "caldera.dev"];
@@ -32,7 +33,7 @@ pub fn match_kinds_in_cel(kinds: impl IntoIterator<Item = WorkloadKind>, of: &st
         group => format!("{group}/"),
     };
     let mut pairs: Vec<String> =
-        kinds.into_iter().map(|kind| format!("['{}', '{}']", prefix(kind), kind.kind())).collect();
+        kinds.into_iter().map(|kind| list_in_cel([prefix(kind).as_str(), kind.kind()])).collect();
     let mut seen = BTreeSet::new();
     pairs.retain(|pair| seen.insert(pair.clone()));
     let pairs = pairs.join(", ");

@@ -33,12 +33,12 @@ pub(crate) enum HostEvent {
 }
 
 impl HostEvent {
-    /// The kind on the host that this is an event of.
+    /// The kind on the host that this is an event of: of workloads by its title, as two kinds are named Job.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Bindings(false, _) => "ResourceBinding",
             Self::Bindings(true, _) => "ClusterResourceBinding",
-            Self::Workloads(kind, _) => kind.kind(),
+            Self::Workloads(kind, _) => kind.title(),
             Self::Clusters(_) => "Cluster",
             Self::Policies(false, _) => "PropagationPolicy",
             Self::Policies(true, _) => "ClusterPropagationPolicy",
@@ -88,4 +88,18 @@ pub(crate) fn watch_host(follower: &Follower<HostEvent>) {
 
 fn parse_version(object: &impl kube::ResourceExt) -> u64 {
     object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_kinds_that_are_followed_share_a_name() {
+        let of_workloads = WorkloadKind::ALL.map(|kind| HostEvent::Workloads(kind, Event::Reset(Vec::new())).kind());
+        let mut names = std::collections::BTreeSet::from(of_workloads);
+        names
+            .extend([false, true].map(|global| HostEvent::Bindings(global, Box::new(Event::Reset(Vec::new()))).kind()));
+        assert_eq!(names.len(), WorkloadKind::ALL.len() + 2, "{names:?}");
+    }
 }

@@ -20,7 +20,7 @@ pub fn refuse_cluster_annotations(request: &ReviewRequest<'_, Value>) -> Option<
         read_text_at(cluster, "/kind") == "Cluster" && cluster.pointer("/metadata/deletionTimestamp").is_none()
     };
     let cluster = request.object.as_ref().filter(is_kept)?;
-    let old = request.old_object.as_ref().filter(|_| !request.is_create());
+    let old = request.before();
     let said = cluster.pointer("/metadata/annotations")?.as_object()?;
     let said = said.iter().filter_map(|(name, text)| Some((name, text.as_str()?)));
     let new = said.filter(|(name, text)| old.and_then(|old| annotation_of(old, name)) != Some(*text));

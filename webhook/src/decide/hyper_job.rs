@@ -8,13 +8,12 @@
 //! together, and as many of them as start together must be allowed to wait. Else it would never start, with no word but
 //! on its jobs. Each job is asked about again when it is made, and the controller asks before it releases.
 
-use caldera_core::{gang::QueueName, resources::Resources};
+use caldera_core::resources::Resources;
 use caldera_crds::{
     hyper_job::{
         build_job, count_needed, list_creation_refusals, list_ignored_fields, list_replicated_jobs,
         list_update_refusals,
     },
-    largest_job::LargestJob,
     names::volcano::DEFAULT_QUEUE,
     tenancy::WaitingLimits,
     workload::read_gang,
@@ -22,6 +21,7 @@ use caldera_crds::{
 use serde_json::Value;
 
 use super::{
+    queue_limits::find_size_refusal,
     verdict::{Denial, Verdict},
     waiting_limits::list_queue_path,
 };
@@ -32,15 +32,15 @@ use crate::observe::{cache::Cache, request::ReviewRequest};
 #[must_use]
 pub fn validate_hyper_job(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Verdict {
     let Some(hyper_job) = &request.object else { return Verdict::UNCHANGED };
-    let refusals = match &request.old_object {
+    let before = request.before();
+    let refusals = match before {
         _ if hyper_job["metadata"]["deletionTimestamp"].is_string() => Vec::new(),
-        Some(old) if !request.is_create() => list_update_refusals(old, hyper_job),
-        _ => list_creation_refusals(hyper_job),
+        Some(old) => list_update_refusals(old, hyper_job),
+        None => list_creation_refusals(hyper_job),
     };
     if !refusals.is_empty() {
         return Verdict::deny_invalid(refusals.join("; "));
     }
-    let before = request.old_object.as_ref().filter(|_| !request.is_create());
     let is_news = before.is_none_or(|old| old["spec"] != hyper_job["spec"]);
     let namespace = request.namespace.as_deref().unwrap_or_default();
     match is_news.then(|| find_limit_of_gang(hyper_job, before, namespace, cache)).flatten() {
@@ -54,31 +54,25 @@ fn find_limit_of_gang(hyper_job: &Value, before: Option<&Value>, namespace: &str
     let named = list_replicated_jobs(hyper_job).next()?.queue();
     let own = cache.namespaces.get(namespace).and_then(|facts| facts.default_queue.as_deref());
     let queue = if named.is_empty() { own.unwrap_or(DEFAULT_QUEUE) } else { named };
-    let said = list_queue_path(queue, cache).into_iter().filter_map(|by| Some((by, cache.queues.get(by)?)));
-    let said: Vec<(&str, &Value)> = said.collect();
     let needed = count_jobs_that_start_together(hyper_job);
     if before.is_none_or(|old| count_jobs_that_start_together(old) < needed) {
-        let limits = said.iter().filter_map(|(by, queue)| {
-            let WaitingLimits { all, of_namespace, of_user } = WaitingLimits::of_queue(queue);
+        let mut limits = list_queue_path(queue, cache).into_iter().filter_map(|by| {
+            let WaitingLimits { all, of_namespace, of_user } = WaitingLimits::of_queue(cache.queues.get(by)?);
             Some((by, [all, of_namespace, of_user].into_iter().flatten().min()?))
         });
-        let short = limits.into_iter().find(|(_, most)| *most < needed);
-        if let Some((by, most)) = short {
+        if let Some((by, most)) = limits.find(|(_, most)| *most < needed) {
             return Some(format!(
                 "spec.minAvailable: {needed} of its jobs start together, and {most} are the most that may wait in queue \
                  {by} and those below it: it would never start"
             ));
         }
     }
-    let mut largest =
-        said.iter().filter_map(|(by, queue)| Some((QueueName::from(*by), LargestJob::of_queue(queue)?))).peekable();
-    largest.peek()?;
-    let asked = sum_demand(hyper_job);
-    if before.is_some_and(|old| asked.fits_in(&sum_demand(old))) {
-        return None;
-    }
-    let queue = QueueName::from(queue);
-    let refusal = largest.find_map(|(by, largest)| largest.refuse(&queue, &by, &asked))?;
+    let asked = || {
+        let asked = sum_demand(hyper_job);
+        let is_no_more = before.is_some_and(|old| asked.fits_in(&sum_demand(old)));
+        (!is_no_more).then_some(asked)
+    };
+    let refusal = find_size_refusal(&queue.into(), cache, asked)?;
     Some(format!("spec.replicatedJobs: with all its jobs it {refusal}"))
 }
 

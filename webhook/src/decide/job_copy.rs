@@ -23,7 +23,10 @@ use caldera_core::{
     plan::{ClusterShare, Plan, PlannedDomain, TaskShare},
 };
 use caldera_crds::{
-    action::ACTION_STAMPS, job_admission::default_task_name, names::caldera, workload::submission::STAMPS,
+    action::ACTION_STAMPS,
+    job_admission::default_task_name,
+    names::caldera,
+    workload::{WorkloadKind, submission::STAMPS},
 };
 use serde_json::{Map, Value};
 
@@ -70,11 +73,10 @@ pub fn revised_replicas(manifest: &Value) -> Option<u32> {
     manifest.pointer("/metadata/annotations")?.get(caldera::REVISED)?.as_str()?.parse().ok()
 }
 
-/// Whether a manifest is a Volcano Job.
+/// Whether a manifest is a Volcano Job, in whichever version.
 #[must_use]
 pub fn is_volcano_job(manifest: &Value) -> bool {
-    manifest.get("apiVersion").and_then(Value::as_str) == Some("batch.volcano.sh/v1alpha1")
-        && manifest.get("kind").and_then(Value::as_str) == Some("Job")
+    WorkloadKind::of_object(manifest) == Some(WorkloadKind::VolcanoJob)
 }
 
 /// The manifest as this cluster gets it: the numbers of its share, and its part in the whole job.

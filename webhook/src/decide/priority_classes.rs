@@ -36,7 +36,7 @@ type Place = Option<usize>;
 #[must_use]
 pub fn refuse_priority_class(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Option<Verdict> {
     let job = request.object.as_ref().filter(|job| job.pointer("/metadata/deletionTimestamp").is_none())?;
-    let old = request.old_object.as_ref().filter(|_| !request.is_create());
+    let old = request.before();
     let tasks = job.pointer("/spec/tasks").and_then(Value::as_array).map_or(0, Vec::len);
     let places = iter::once(None).chain((0..tasks).map(Some));
     let named = places.map(|place| (place, read_class(job, place)));

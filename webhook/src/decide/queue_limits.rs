@@ -13,6 +13,7 @@ use caldera_core::{
     card_quota::CardQuota,
     gang::{Gang, QueueName},
     reason::Reason,
+    resources::Resources,
 };
 use caldera_crds::{
     largest_job::LargestJob,
@@ -33,13 +34,21 @@ use crate::observe::{cache::Cache, request::ReviewRequest};
 #[must_use]
 pub fn refuse_too_large(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Option<Verdict> {
     let job = request.object.as_ref().filter(|_| request.is_create())?;
-    let queue: QueueName = queue_of(job);
+    let refusal = find_size_refusal(&queue_of(job), cache, || Some(read_gang(job).ok()?.sum_full_demand()))?;
+    Some(deny(&format!("spec.queue: it {refusal}")))
+}
+
+/// Why what is `asked` is more than a queue, or one above it, takes of one job. Where none says how much, nobody asks.
+pub(super) fn find_size_refusal(
+    queue: &QueueName,
+    cache: &Cache,
+    asked: impl FnOnce() -> Option<Resources>,
+) -> Option<Reason> {
     let limits = list_queue_path(queue.as_str(), cache).into_iter();
     let mut limits = limits.filter_map(|by| Some((by, LargestJob::of_queue(cache.queues.get(by)?)?))).peekable();
     limits.peek()?;
-    let asked = read_gang(job).ok()?.sum_full_demand();
-    let refusal = limits.find_map(|(by, largest)| largest.refuse(&queue, &by.into(), &asked))?;
-    Some(deny(&format!("spec.queue: it {refusal}")))
+    let asked = asked()?;
+    limits.find_map(|(by, largest)| largest.refuse(queue, &by.into(), &asked))
 }
 
 /// Refuses a new job that asks for cards of no model, or of one of which its queue has no quota; `None` otherwise.

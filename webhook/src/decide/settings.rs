@@ -19,7 +19,7 @@ use crate::observe::request::ReviewRequest;
 pub fn refuse_settings(request: &ReviewRequest<'_, Value>) -> Option<Verdict> {
     let is_chosen = |map: &&Value| read_text_at(map, "/kind") == "ConfigMap" && name_of(map) == SETTINGS;
     let map = request.object.as_ref().filter(is_chosen)?;
-    let old = request.old_object.as_ref().filter(|_| !request.is_create());
+    let old = request.before();
     if old.is_some_and(|old| old.get("data") == map.get("data")) {
         return None;
     }

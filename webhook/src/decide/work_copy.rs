@@ -116,23 +116,20 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
     };
     let key = (namespace, name);
     let concerns = |manifest| WorkloadKind::of_object(manifest).is_some() || find_sent_queue(manifest).is_some();
-    let carries_workload = work.manifests().iter().any(concerns);
     let lookup = || Verdict::Read(Lookup::Binding(key.clone()));
     let is_live = snapshot.live.is_some();
     let problem = match snapshot.find_binding(&key) {
         Known::Unread => return lookup(),
-        Known::Yes(binding)
-            if !binding.gated
-                && let Some(problem) = find_unadmitted_copy(work.manifests(), binding, &key, snapshot) =>
-        {
-            problem
-        }
-        // What is no workload concerns us only as what an override made of one.
-        Known::No if !carries_workload => return Verdict::UNCHANGED,
-        Known::Yes(binding) if !carries_workload && !binding.gated => return Verdict::UNCHANGED,
         Known::Failed(error) => format!("failed to read ResourceBinding {}/{}: {error}", key.0, key.1),
+        // What is no workload concerns us only as what an override made of one.
+        Known::No if !work.manifests().iter().any(concerns) => return Verdict::UNCHANGED,
         Known::No => format!("ResourceBinding {}/{} of this Work does not exist", key.0, key.1),
-        Known::Yes(binding) if !binding.ours => return Verdict::UNCHANGED,
+        Known::Yes(binding) if !binding.gated => {
+            match find_unadmitted_copy(work.manifests(), binding, &key, snapshot) {
+                Some(problem) => problem,
+                None => return Verdict::UNCHANGED,
+            }
+        }
         Known::Yes(binding) => {
             match build_copies_patch(work, request.old_object.as_ref(), binding, cluster, snapshot) {
                 Ok(patch) => return Verdict::allow_with(patch),
@@ -150,7 +147,7 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
     Verdict::deny_for_now(problem)
 }
 
-/// The patch that makes the copies, if what they ask for was charged.
+/// The patch that makes the copies of what has a gate or a record, if what they ask for was charged.
 fn build_copies_patch(
     work: &ReviewedWork<'_>,
     old: Option<&ReviewedWork<'_>>,
@@ -159,7 +156,7 @@ fn build_copies_patch(
     snapshot: Snapshot<'_>,
 ) -> Result<Vec<PatchOperation>, String> {
     let manifests = work.manifests();
-    if let Some(key) = binding.workload.as_ref().filter(|_| binding.gated) {
+    if let Some(key) = &binding.workload {
         manifests.iter().try_for_each(|manifest| check_copy_against_workload(manifest, key))?;
     }
     let mut copies = if manifests.iter().any(is_volcano_job) {
@@ -167,35 +164,32 @@ fn build_copies_patch(
     } else {
         manifests.to_vec()
     };
-    if binding.gated {
-        let record = binding.admission.as_deref().ok_or("its job is not admitted")?;
-        let replicas = binding.clusters.get(cluster).ok_or("its job is not placed in this cluster")?;
-        let host = binding.workload.as_ref().and_then(|key| snapshot.cache.workloads.get(key));
-        let class = host.map(|host| host.priority_class.as_deref().unwrap_or_default());
-        for copy in &mut copies {
-            remove_retained_replicas(copy);
-            leave_group(copy);
-            if WorkloadKind::of_object(copy).is_none() {
-                continue;
-            }
-            if let Some(card) = &record.card {
-                keep_copy_to_card(copy, card)
-                    .ok_or_else(|| format!("its pods can not be kept on the {card} that it was admitted to"))?;
-            }
-            check_copy_against_record(copy, record, *replicas, class)?;
-            let before = find_copy(copy, old);
-            check_classes_of_copy(copy, before, record, snapshot)?;
-            if let Some(most) = snapshot.cache.longest_grace_period {
-                limit_grace_periods(copy, before, most);
-            }
-            mark_pods(copy);
-            restrict_copy(copy, &record.nodes)
-                .ok_or("its pods can not be kept on the nodes that it was admitted to")?;
+    let record = binding.admission.as_deref().ok_or("its job is not admitted")?;
+    let replicas = binding.clusters.get(cluster).ok_or("its job is not placed in this cluster")?;
+    let host = binding.workload.as_ref().and_then(|key| snapshot.cache.workloads.get(key));
+    let class = host.map(|host| host.priority_class.as_deref().unwrap_or_default());
+    for copy in &mut copies {
+        remove_retained_replicas(copy);
+        leave_group(copy);
+        if WorkloadKind::of_object(copy).is_none() {
+            continue;
         }
+        if let Some(card) = &record.card {
+            keep_copy_to_card(copy, card)
+                .ok_or_else(|| format!("its pods can not be kept on the {card} that it was admitted to"))?;
+        }
+        check_copy_against_record(copy, record, *replicas, class)?;
+        let before = find_copy(copy, old);
+        check_classes_of_copy(copy, before, record, snapshot)?;
+        if let Some(most) = snapshot.cache.longest_grace_period {
+            limit_grace_periods(copy, before, most);
+        }
+        mark_pods(copy);
+        restrict_copy(copy, &record.nodes).ok_or("its pods can not be kept on the nodes that it was admitted to")?;
     }
     let whole = |manifests: &[Value]| json!({"spec": {"workload": {"manifests": manifests}}});
     let mut patch = patch_between(&whole(manifests), &whole(&copies));
-    if binding.gated && work.spec.preserve_resources_on_deletion == Some(true) {
+    if work.spec.preserve_resources_on_deletion == Some(true) {
         patch.push(set_field(&["spec", "preserveResourcesOnDeletion"], false));
     }
     Ok(patch)

@@ -103,8 +103,6 @@ fn keep_name(name: &str) -> Arc<str> {
 pub struct CachedBinding {
     /// `apiVersion` and `kind` of its workload: two kinds of one name share a binding's name.
     pub resource: (Arc<str>, Arc<str>),
-    /// Whether we gated it, or it carries our scheduler's name.
-    pub ours: bool,
     /// It waits for an admission, or has one.
     pub gated: bool,
     /// Namespace and name of its workload, with the kind, if that can be queued.
@@ -124,7 +122,7 @@ pub struct CachedBinding {
 }
 
 impl CachedBinding {
-    /// Out of the object, field by field and not by its type: a binding of ours with an odd field elsewhere stays ours,
+    /// Out of the object, field by field and not by its type: a gated binding with an odd field elsewhere stays gated,
     /// so that no Work of it passes unchanged.
     #[must_use]
     pub fn from_object(object: &Value) -> Self {
@@ -138,12 +136,10 @@ impl CachedBinding {
         };
         let evictions = object.pointer("/spec/gracefulEvictionTasks").and_then(Value::as_array).into_iter().flatten();
         let is_held = |task: &&Value| task["producer"] == COPY_HOLDER && task["suppressDeletion"] == true;
-        // What has a record is held against it, whoever took its gate off.
-        let gated = [caldera::GATE, caldera::ADMISSION].into_iter().any(|name| annotation(name).is_some());
         Self {
             resource: (text("/spec/resource/apiVersion").into(), text("/spec/resource/kind").into()),
-            ours: gated || text("/spec/schedulerName") == caldera::SCHEDULER_NAME,
-            gated,
+            // What has a record is held against it, whoever took its gate off.
+            gated: [caldera::GATE, caldera::ADMISSION].into_iter().any(|name| annotation(name).is_some()),
             workload: WorkloadKind::parse(text("/spec/resource/apiVersion"), text("/spec/resource/kind")).map(|kind| {
                 let (namespace, name) = (text("/spec/resource/namespace").to_owned(), text("/spec/resource/name"));
                 WorkloadKey { kind, namespace, name: name.to_owned() }
@@ -254,7 +250,7 @@ pub struct Cache {
     pub placer: Placer,
     /// Seconds that pods may take to end; `None` for any.
     pub longest_grace_period: Option<u64>,
-    /// Kinds that were listed at least once.
+    /// Kinds that were listed at least once, as [`HostEvent::kind`](super::host_watch::HostEvent::kind) names them.
     pub listed: BTreeSet<&'static str>,
     /// Fingerprints of plans that went through admission and are not in `bindings` yet.
     announced: Sharded<BindingKey, u64>,

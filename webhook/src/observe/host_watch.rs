@@ -31,11 +31,11 @@ pub enum HostEvent {
 }
 
 impl HostEvent {
-    /// The kind on the host that this is an event of.
+    /// The kind on the host that this is an event of: of workloads by its title, as two kinds are named Job.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::Workloads(kind, _) => kind.kind(),
+            Self::Workloads(kind, _) => kind.title(),
             Self::Bindings(_) => "ResourceBinding",
             Self::PriorityClasses(_) => "PriorityClass",
             Self::Namespaces(_) => "Namespace",
@@ -108,45 +108,29 @@ fn list_policies<K>(event: Event<(K, PolicySelection)>) -> Vec<(K, PolicySelecti
 impl Cache {
     /// Brings the cache up to date.
     pub fn apply_event(&mut self, event: HostEvent) {
+        self.listed.insert(event.kind());
         match event {
-            HostEvent::Workloads(kind, event) => {
-                self.listed.insert(kind.title());
-                match event {
-                    // Workloads of all kinds are in one map.
-                    Event::Reset(all) => {
-                        self.workloads.retain(|key| key.kind != kind);
-                        self.workloads.extend(all);
-                    }
-                    event => apply_change(event, &mut self.workloads),
-                }
+            // Workloads of all kinds are in one map.
+            HostEvent::Workloads(kind, Event::Reset(all)) => {
+                self.workloads.retain(|key| key.kind != kind);
+                self.workloads.extend(all);
             }
+            HostEvent::Workloads(_, event) => apply_change(event, &mut self.workloads),
             HostEvent::Bindings(event) => {
-                self.listed.insert("ResourceBinding");
                 let (stored, gone) = event.split_changes(self.bindings.keys().cloned(), |(key, _)| key.clone());
                 gone.iter().for_each(|key| self.remove_binding(key));
                 stored.into_iter().for_each(|(key, binding)| self.put_binding(key, binding));
             }
-            HostEvent::PriorityClasses(event) => {
-                self.listed.insert("PriorityClass");
-                apply_change(event, &mut self.priority_classes);
-            }
-            HostEvent::Namespaces(event) => {
-                self.listed.insert("Namespace");
-                apply_change(event, &mut self.namespaces);
-            }
-            HostEvent::Queues(event) => {
-                self.listed.insert("Queue");
-                apply_change(event, &mut self.queues);
-            }
+            HostEvent::PriorityClasses(event) => apply_change(event, &mut self.priority_classes),
+            HostEvent::Namespaces(event) => apply_change(event, &mut self.namespaces),
+            HostEvent::Queues(event) => apply_change(event, &mut self.queues),
             HostEvent::Policies(event) => {
-                self.listed.insert("PropagationPolicy");
                 if matches!(event, Event::Reset(_)) {
                     self.policies = Sharded::default();
                 }
                 list_policies(event).into_iter().for_each(|(key, selection)| self.put_policy(key, &selection));
             }
             HostEvent::ClusterPolicies(event) => {
-                self.listed.insert("ClusterPropagationPolicy");
                 if matches!(event, Event::Reset(_)) {
                     self.cluster_policies = Arc::default();
                 }

@@ -59,6 +59,12 @@ impl<T> ReviewRequest<'_, T> {
     pub fn is_create(&self) -> bool {
         self.operation == "CREATE"
     }
+
+    /// The object before this change; a creation has none, whatever is sent as one.
+    #[must_use]
+    pub fn before(&self) -> Option<&T> {
+        self.old_object.as_ref().filter(|_| !self.is_create())
+    }
 }
 
 #[derive(Deserialize)]

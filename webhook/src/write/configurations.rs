@@ -27,9 +27,9 @@ use caldera_crds::{
 use serde_json::{Value, json};
 
 use super::match_conditions::{
-    BY_OTHERS, CRON_JOB, HAS_PLACEMENT, JOB_FLOW, KindsInCel, NEW_BINDING, NEW_CLUSTER, NEW_SPEC,
-    NEW_SPEC_OR_ANNOTATIONS, POD_GROUP, VOLCANO_KIND, match_new_actions, match_new_actions_in_namespace,
-    match_new_spec_or_stamps, match_new_stamps, match_queued_cron_job,
+    BY_OTHERS, HAS_PLACEMENT, KindsInCel, NEW_BINDING, NEW_CLUSTER, NEW_SPEC, NEW_SPEC_OR_ANNOTATIONS, VOLCANO_KIND,
+    match_cron_job, match_job_flow, match_new_actions, match_new_actions_in_namespace, match_new_spec_or_stamps,
+    match_new_stamps, match_pod_group, match_queued_cron_job,
 };
 
 /// Where the webhook is, as its callers reach it.
@@ -63,6 +63,12 @@ const CONFIG_MAPS: ResourceOf = ("", "v1", "configmaps");
 
 /// Name and CEL expression of a match condition.
 type Condition<'a> = (&'static str, &'a str);
+
+/// The hook without which, in an outage, objects go on as they are.
+fn pass_in_outage(mut hook: Value) -> Value {
+    hook["failurePolicy"] = "Ignore".into();
+    hook
+}
 
 /// All configurations for a webhook at `endpoint` whose certificate `ca_pem` signed (empty: public roots), where the
 /// trusted writers are the default.
@@ -121,40 +127,30 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
     let mut in_namespace = binding_hook("namespaces.gate.caldera.dev", ("queueable-kind", &other_kind));
     in_namespace["namespaceSelector"] = opted_in("In");
     // Elsewhere only those that name a queue are in scope, which a binding does not tell: an outage must not stop them.
-    let mut elsewhere = binding_hook("services.gate.caldera.dev", ("queueable-kind", &other_kind));
+    let mut elsewhere = pass_in_outage(binding_hook("services.gate.caldera.dev", ("queueable-kind", &other_kind)));
     elsewhere["namespaceSelector"] = opted_in("NotIn");
-    elsewhere["failurePolicy"] = "Ignore".into();
     let (carries_queued, carries_other) = (kinds.match_queued_work(), kinds.match_other_work());
     let names_none = format!("!({carries_queued})");
     let is_other = [("queueable-kind", carries_other.as_str()), ("names-no-queue", names_none.as_str())];
-    let mut other_works = hook("services.plan.caldera.dev", "/mutate-work", WORKS, &is_other);
-    other_works["failurePolicy"] = "Ignore".into();
+    let other_works = pass_in_outage(hook("services.plan.caldera.dev", "/mutate-work", WORKS, &is_other));
     // Kinds that are told later are known to the webhook alone: an outage stops no object of a kind that is not ours.
     let (undeclared, carries_undeclared) = (kinds.match_undeclared_kind(), kinds.match_undeclared_work());
-    let mut undeclared = binding_hook("declared.gate.caldera.dev", ("custom-resource", &undeclared));
-    let mut undeclared_works = hook(
-        "declared.plan.caldera.dev",
-        "/mutate-work",
-        WORKS,
-        &[("custom-resource", &carries_undeclared), is_other[1]],
-    );
-    undeclared["failurePolicy"] = "Ignore".into();
-    undeclared_works["failurePolicy"] = "Ignore".into();
-    let queued_cron_job = match_queued_cron_job();
+    let undeclared = pass_in_outage(binding_hook("declared.gate.caldera.dev", ("custom-resource", &undeclared)));
+    let is_undeclared = [("custom-resource", carries_undeclared.as_str()), is_other[1]];
+    let undeclared_works = pass_in_outage(hook("declared.plan.caldera.dev", "/mutate-work", WORKS, &is_undeclared));
+    let (queued_cron_job, any_cron_job) = (match_queued_cron_job(), match_cron_job());
     let names_none = format!("!({queued_cron_job})");
-    let is_other = [("cron-job", CRON_JOB), ("names-no-queue", names_none.as_str())];
-    let mut cron_jobs = hook("namespaces.plan.caldera.dev", "/mutate-work", WORKS, &is_other);
-    cron_jobs["failurePolicy"] = "Ignore".into();
+    let is_other = [("cron-job", any_cron_job.as_str()), ("names-no-queue", names_none.as_str())];
+    let cron_jobs = pass_in_outage(hook("namespaces.plan.caldera.dev", "/mutate-work", WORKS, &is_other));
     // Who acts is not known of what an outage lets through, and nothing waits for it.
-    let action_hook = |name: &str, resource: ResourceOf, condition: Option<Condition<'_>>| {
-        let mut hook = hook(
-            &format!("{name}.actions.caldera.dev"),
-            "/stamp-action",
-            resource,
-            &condition.into_iter().collect::<Vec<_>>(),
-        );
-        (hook["failurePolicy"], hook["timeoutSeconds"]) = ("Ignore".into(), 2.into());
+    let stamping_hook = |name: &str, path: &str, resource: ResourceOf, conditions: &[Condition<'_>]| {
+        let mut hook = pass_in_outage(hook(name, path, resource, conditions));
+        hook["timeoutSeconds"] = 2.into();
         hook
+    };
+    let action_hook = |name: &str, resource: ResourceOf, condition: Option<Condition<'_>>| {
+        let conditions: Vec<Condition<'_>> = condition.into_iter().collect();
+        stamping_hook(&format!("{name}.actions.caldera.dev"), "/stamp-action", resource, &conditions)
     };
     let is_settings = format!("object.metadata.name == '{SETTINGS}'");
     // In the namespaces that opted in each new workload is queued.
@@ -172,13 +168,12 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
     services["rules"] = others.collect();
     of_namespaces["rules"] = services["rules"].clone();
     let new_stamps = match_new_stamps();
-    let mut batch_cron_jobs = hook(
+    let batch_cron_jobs = stamping_hook(
         "batch-cronjobs.submission.caldera.dev",
         "/stamp-submission",
         BATCH_CRON_JOBS,
         &[("changed", &new_stamps)],
     );
-    (batch_cron_jobs["failurePolicy"], batch_cron_jobs["timeoutSeconds"]) = ("Ignore".into(), 2.into());
     let mutating = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": "queue.caldera.dev"},
@@ -192,8 +187,8 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
             undeclared_works,
             hook("cronjobs.plan.caldera.dev", "/mutate-work", WORKS, &[("queued", &queued_cron_job)]),
             cron_jobs,
-            hook("jobflows.plan.caldera.dev", "/mutate-work", WORKS, &[("job-flow", JOB_FLOW)]),
-            hook("podgroups.plan.caldera.dev", "/mutate-work", WORKS, &[("pod-group", POD_GROUP)]),
+            hook("jobflows.plan.caldera.dev", "/mutate-work", WORKS, &[("job-flow", &match_job_flow())]),
+            hook("podgroups.plan.caldera.dev", "/mutate-work", WORKS, &[("pod-group", &match_pod_group())]),
             hook(
                 "overridden.plan.caldera.dev",
                 "/mutate-work",

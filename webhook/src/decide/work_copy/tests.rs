@@ -116,6 +116,19 @@ fn a_work_gets_the_numbers_of_its_clusters_share() {
     assert_eq!(review(&rewritten, None, Snapshot::of_cache(&cache)), Verdict::UNCHANGED);
 }
 
+/// It was refused, as asking for all of the job's pods.
+#[test]
+fn a_work_in_another_version_of_its_kind_gets_the_numbers_of_its_clusters_share_too() {
+    let mut object = work(4);
+    object["spec"]["workload"]["manifests"][0]["apiVersion"] = "batch.volcano.sh/v2".into();
+    let placed = CachedBinding { resource: ("batch.volcano.sh/v2".into(), "Job".into()), ..binding(Some(4)) };
+    let mut cache = Cache::default();
+    cache.put_binding(key(), placed);
+    let Verdict::Allow { patch, .. } = review(&object, None, Snapshot::of_cache(&cache)) else { panic!("it waits") };
+    let spec = &applied(&object, &patch)["spec"]["workload"]["manifests"][0]["spec"];
+    assert_eq!((&spec["minAvailable"], &spec["tasks"][0]["replicas"]), (&json!(4), &json!(4)));
+}
+
 /// As Karmada's taint manager does where karmada-scheduler places: the plan is still that of all clusters.
 #[test]
 fn a_copy_stays_as_it_is_where_another_cluster_was_taken_away_from_its_job() {
@@ -427,7 +440,6 @@ fn a_running_deployment_that_is_edited_to_a_class_that_its_queue_does_not_take_g
     let record = json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"pods": 2}, "charged": {"pods": "2"}});
     let key = WorkloadKey { kind: WorkloadKind::Deployment, namespace: "ns".into(), name: "web".into() };
     let placed = CachedBinding {
-        ours: true,
         gated: true,
         workload: Some(key.clone()),
         admission: Some(caldera_core::admission::Admission::parse(&record.to_string()).unwrap().into()),
