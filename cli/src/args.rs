@@ -19,9 +19,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub use self::{
     ask::{
-        ClusterAction, ClusterDrainArgs, ClusterNamesArgs, EventsArgs, HistoryArgs, MaintenanceArgs, PauseArgs,
-        QueueAction, QueueArgs, QueueSetArgs, RecordsArgs, ScopeArgs, ShadowArgs, TopArgs, UnpauseArgs, UsageArgs,
-        UsageBy, WhyArgs,
+        ClusterAction, ClusterDrainArgs, ClusterListArgs, ClusterNamesArgs, EventsArgs, HistoryArgs, MaintenanceArgs,
+        PauseArgs, QueueAction, QueueArgs, QueueSetArgs, RecordsArgs, ScopeArgs, ShadowArgs, TopArgs, UnpauseArgs,
+        UsageArgs, UsageBy, WhyArgs,
     },
     check::{DoctorArgs, FailOn, UninstallArgs},
     component::{

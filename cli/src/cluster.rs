@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    args::{ClusterAction, ClusterNamesArgs},
+    args::{ClusterAction, ClusterListArgs, ClusterNamesArgs},
     change::{build_tested_patch, build_write, print_outcome, to_exit_code, write_retrying_conflicts},
     components,
     json_path::sort_rows,
@@ -33,11 +33,7 @@ pub async fn run_cluster(action: ClusterAction) -> anyhow::Result<ExitCode> {
         ClusterAction::List(args) => {
             let client = connect(args.kubeconfig.as_deref()).await?;
             repeat::print_page(args.watch, async || {
-                let mut all = read_clusters(&client, args.selector.as_deref()).await?;
-                if !matches!(args.output, ListOutput::Table | ListOutput::Name) {
-                    load::add_real_use(&client, &mut all.clusters).await?;
-                }
-                args.sort_by.iter().try_for_each(|by| sort_rows(&mut all.clusters, by))?;
+                let all = read_page(&client, &args).await?;
                 let names: String = all.clusters.iter().map(|one| format!("{}\n", one.name)).collect();
                 let text = output::format_list(&args.output, &all, "STATE", &names, |wide| {
                     format_clusters(&all.clusters, wide) + &output::format_gaps(&all.missing)
@@ -75,6 +71,21 @@ struct Clusters {
     clusters: Vec<Member>,
     /// What could not be seen.
     missing: Vec<Gap>,
+}
+
+/// What a list shows, in its order.
+async fn read_page(client: &Client, args: &ClusterListArgs) -> anyhow::Result<Clusters> {
+    let mut all = read_clusters(client, args.selector.as_deref()).await?;
+    let shows_real_use = !matches!(args.output, ListOutput::Table | ListOutput::Name);
+    if shows_real_use || args.sort_by.is_some() {
+        load::add_real_use(client, &mut all.clusters).await?;
+    }
+    args.sort_by.iter().try_for_each(|by| sort_rows(&mut all.clusters, by))?;
+    if !shows_real_use {
+        // Who watches is not told each change of what he does not see.
+        all.clusters.iter_mut().for_each(|one| one.real_use = None);
+    }
+    Ok(all)
 }
 
 async fn read_clusters(client: &Client, labels: Option<&str>) -> anyhow::Result<Clusters> {
@@ -162,7 +173,7 @@ fn describe_cluster(one: &Member) -> String {
         .map(|(name, (used, all))| [name.clone(), format_plain_amount(used), format_plain_amount(all)]);
     let _ = write!(text, "\n{}", format_columns(["RESOURCE", "ALLOCATED", "ALLOCATABLE"], amounts));
     if let Some(real) = &one.real_use {
-        let _ = writeln!(text, "\nReal use was read {} s ago", real.age);
+        let _ = writeln!(text, "\nReal use was read {} s ago", real.age_seconds);
     }
     for taint in &one.taints {
         let _ = writeln!(text, "\nTaint {taint}");
@@ -220,10 +231,15 @@ fn build_cordon(cluster: &Value, cordon: bool) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use axum::{Json, Router, routing::get};
     use caldera_crds::names::caldera::ADMISSION;
+    use clap::Parser as _;
 
     use super::*;
-    use crate::view::RealUse;
+    use crate::{
+        args::{Args, Command},
+        view::RealUse,
+    };
 
     fn cluster(taints: Value) -> Value {
         json!({
@@ -270,7 +286,7 @@ mod tests {
         assert!(describe_cluster(&one).contains("vcjob/j"), "{}", describe_cluster(&one));
         assert!(!describe_cluster(&one).contains("REAL CPU"));
         let amounts = [("cpu".to_owned(), ("6500m".to_owned(), "8".to_owned()))].into();
-        one.real_use = Some(RealUse { amounts, age: 7 });
+        one.real_use = Some(RealUse { amounts, age_seconds: 7 });
         let told = describe_cluster(&one);
         assert!(told.contains("6.5 (81%)") && told.contains("Real use was read 7 s ago"), "{told}");
         assert_eq!(["12500m", "2571428571n", "odd"].map(format_plain_amount), ["12.5", "2.571", "odd"]);
@@ -278,6 +294,49 @@ mod tests {
         ended["status"] = json!({"aggregatedStatus": [
             {"clusterName": "m1", "status": {"state": {"phase": "Completed"}}}]});
         assert_eq!(read_placed(&ended, &ended["spec"]["clusters"][0]), None, "it holds nothing any more");
+    }
+
+    /// A list that was watched off a terminal came anew each second, for the age of what was read.
+    #[test]
+    fn the_age_of_real_use_is_no_change() {
+        let page = |cpu: &str, age_seconds| {
+            let amounts = [("cpu".to_owned(), (cpu.to_owned(), "8".to_owned()))].into();
+            let real_use = Some(RealUse { amounts, age_seconds });
+            PrintedPage::new(String::new(), &Member { real_use, ..read_member(&cluster(Value::Null)) }).unwrap()
+        };
+        assert_eq!(page("2", 7), page("2", 8));
+        assert_ne!(page("2", 7), page("3", 7));
+    }
+
+    /// It was not read for tables and names, so that no row had the field.
+    #[tokio::test]
+    async fn members_are_sorted_by_what_they_really_use_where_that_is_not_shown() {
+        let list = |items: Value| json!({"metadata": {}, "items": items});
+        let inventory = |name: &str, cpu: &str| {
+            let amounts = |cpu: &str| json!({"cpu": cpu, "memory": "1Gi"});
+            let load = json!({"readAt": "2026-01-01T00:00:00Z", "used": amounts(cpu), "capacity": amounts("8")});
+            json!({"metadata": {"name": name}, "spec": {"cluster": name, "heartbeat": {
+                "seenAt": "2026-01-01T00:00:00Z", "everySeconds": 30, "reached": "Direct", "parts": 1, "nodes": 1,
+                "load": load,
+            }}})
+        };
+        let members = ["m1", "m2"].map(|name| json!({"metadata": {"name": name}}));
+        let answers = [
+            ("/apis/cluster.karmada.io/v1alpha1/clusters", list(json!(members))),
+            ("/apis/work.karmada.io/v1alpha2/resourcebindings", list(json!([]))),
+            ("/apis/federation.caldera.dev/v1alpha1/clusterinventories/m1", inventory("m1", "6")),
+            ("/apis/federation.caldera.dev/v1alpha1/clusterinventories/m2", inventory("m2", "1500m")),
+        ];
+        let add = |api: Router, (path, answer): (&str, Value)| api.route(path, get(async move || Json(answer)));
+        let client = Client::new(answers.into_iter().fold(Router::new(), add), "default");
+        let words = ["caldera", "cluster", "list", "--sort-by", "realUse.amounts.cpu[0]"];
+        let Command::Cluster(ClusterAction::List(args)) = Args::try_parse_from(words).unwrap().command else {
+            panic!("another command")
+        };
+        let read = read_page(&client, &args).await.unwrap();
+        let told: Vec<(&str, bool)> =
+            read.clusters.iter().map(|one| (one.name.as_str(), one.real_use.is_some())).collect();
+        assert_eq!(told, [("m2", false), ("m1", false)]);
     }
 
     /// Found by a reader: a tenant's binding, written to be of another namespace, had an admin's drain restart that

@@ -17,6 +17,8 @@ use std::{
     time::Instant,
 };
 
+use caldera_cli::objects::{annotation_of, binding_resource, get_object};
+use caldera_crds::names::caldera::GATE;
 use caldera_runtime::tls::{Authority, install_provider, parse_roots};
 use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ServiceAccount};
 use kube::{Api, api::PostParams};
@@ -52,6 +54,43 @@ kind: RoleBinding
 metadata: {name: jobs, namespace: tenant}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: jobs}
 subjects: [{kind: ServiceAccount, name: tenant, namespace: tenant}]
+";
+
+/// A kind that is told by data, what its objects are, and one of them.
+const TRAIN_RUN: &str = include_str!("../../manifests/kinds/trainrun.yaml");
+const TRAIN_RUN_DEFINITION: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: trainruns.training.example.com}
+spec:
+  group: training.example.com
+  scope: Namespaced
+  names: {kind: TrainRun, listKind: TrainRunList, plural: trainruns, singular: trainrun}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      subresources: {status: {}}
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+const RUN: &str = "
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata: {name: NAME, namespace: default}
+spec:
+  resourceSelectors: [{apiVersion: training.example.com/v1, kind: TrainRun, name: NAME}]
+  placement:
+    replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}
+---
+apiVersion: training.example.com/v1
+kind: TrainRun
+metadata: {name: NAME, namespace: default}
+spec:
+  queue: research
+  workers:
+    - name: worker
+      replicas: 3
+      template: {spec: {containers: [{name: main, image: 'busybox:1.36', resources: {requests: {cpu: '2'}}}]}}
 ";
 
 struct Console {
@@ -258,6 +297,50 @@ fn each_sees_in_the_console_what_his_token_may_list() {
         pages_fit_any_window_and_cause_no_error_in_a_browser(&sandbox, &console, &mut browser);
         println!("the console was looked at in a browser in {:.1?}", began.elapsed());
     }
+}
+
+/// The name of a run that is in line. Those that come before the webhook knows their kind are nobody's: one after the
+/// other is tried.
+fn submit_run(sandbox: &Sandbox) -> String {
+    let mut number = 0;
+    until("no run has a gate", || {
+        number += 1;
+        let name = format!("run-{number}");
+        sandbox.apply(&RUN.replace("NAME", &name));
+        let binding = until("a run has no binding", || {
+            let (resource, named) = (binding_resource(), format!("{name}-trainrun"));
+            let found = get_object(&sandbox.host, &resource, Some("default"), &named);
+            sandbox.wait(found).unwrap().unwrap().ok_or_else(|| named.clone())
+        });
+        if annotation_of(&binding, GATE).is_some() { Ok(name) } else { Err(binding.to_string()) }
+    })
+}
+
+/// The console knew the kinds that are told in code alone, and so did the completion of names.
+#[test]
+fn a_job_of_a_kind_that_is_told_by_data_is_shown_and_its_name_is_completed() {
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = Sandbox::start(dir.path(), 1);
+    for yaml in [TRAIN_RUN_DEFINITION, TRAIN_RUN, QUEUES] {
+        sandbox.apply(yaml);
+    }
+    let run = submit_run(&sandbox);
+    let kubeconfig = sandbox.kubeconfig_of(dir.path(), "caldera-system", "caldera-console");
+    let console = Console::start(dir.path(), &kubeconfig);
+    let admin = console.log_in(&sandbox.admin_token());
+    until("the console shows no run", || {
+        let (head, body) = console.page(&format!("/jobs/default/trainrun/{run}"), &admin);
+        let is_there = head.starts_with("HTTP/1.1 200") && body.contains("research");
+        if is_there { Ok(()) } else { Err(head + &body) }
+    });
+    let complete = |typed: &str| {
+        let words = ["--", "caldera", "why", "-n", "default", "--kubeconfig", &sandbox.kubeconfig, typed];
+        let output = Command::new(BINARY).args(words).env("COMPLETE", "fish").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(complete("trainr"), "trainrun/\n");
+    let named = complete("trainrun/run");
+    assert!(named.lines().any(|line| line == format!("trainrun/{run}")), "{named}");
 }
 
 /// In each width and theme, and by keyboard.

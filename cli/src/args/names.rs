@@ -25,17 +25,18 @@ use kube::{
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
 const MOST_NAMES: u32 = 500;
 
-/// Names of Volcano Jobs; of other kinds after `KIND/`.
+/// Names of Volcano Jobs; of other kinds after `KIND/`, those that the host tells by data among them.
 pub(crate) fn complete_job_names() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let current = current.to_string_lossy();
         let (prefix, kind) = match current.split_once('/') {
             None => (String::new(), Some(WorkloadKind::VolcanoJob)),
-            Some((kind, _)) => (format!("{kind}/"), WorkloadKind::parse_alias(&kind.to_lowercase())),
+            Some((kind, _)) => (format!("{kind}/"), find_kind(kind)),
         };
         let mut names = kind.map_or_else(Vec::new, |kind| list_names(&kind.api_resource(), true));
         names.iter_mut().for_each(|name| name.insert_str(0, &prefix));
         if prefix.is_empty() && !current.is_empty() {
+            declare_kinds_of_host();
             names.extend(WorkloadKind::list_all().map(|kind| format!("{}/", kind.aliases()[0])));
         }
         keep_matching(names, &current)
@@ -63,8 +64,17 @@ fn complete_from(resource: fn() -> ApiResource) -> ArgValueCompleter {
     })
 }
 
+/// The kind that a user names so; the host is asked where nothing here is named so.
+pub(super) fn find_kind(word: &str) -> Option<WorkloadKind> {
+    let word = word.to_lowercase();
+    WorkloadKind::parse_alias(&word).or_else(|| {
+        declare_kinds_of_host();
+        WorkloadKind::parse_alias(&word)
+    })
+}
+
 /// Has this process know the kinds that the host of the command line tells by data, if it answers.
-pub(crate) fn declare_kinds_of_host() {
+fn declare_kinds_of_host() {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let kubeconfig = find_flag(&words, "--kubeconfig", None).map(PathBuf::from);
     let ask = async move {

@@ -6,7 +6,7 @@ use caldera_core::quantity::Quantity;
 use caldera_crds::workload::WorkloadKind;
 use caldera_sandbox::member::NodeGroup;
 
-use super::names::declare_kinds_of_host;
+use super::names::find_kind;
 
 /// What a user names: `NAME` for a Volcano Job, `KIND/NAME` for others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,12 +29,7 @@ impl fmt::Display for JobName {
 /// If it is neither.
 pub fn parse_job_name(text: &str) -> Result<JobName, String> {
     let (kind, name) = text.split_once('/').unwrap_or(("vcjob", text));
-    let word = kind.to_lowercase();
-    let known = WorkloadKind::parse_alias(&word).or_else(|| {
-        declare_kinds_of_host();
-        WorkloadKind::parse_alias(&word)
-    });
-    let Some(known) = known else {
+    let Some(known) = find_kind(kind) else {
         return Err(format!("{kind:?} is none of {}", list_kinds()));
     };
     if name.is_empty() || name.contains('/') {

@@ -42,8 +42,8 @@ fn read_real_use(object: Value, now: Timestamp) -> Option<RealUse> {
         ((*name).to_owned(), (used.in_few_digits().to_string(), capacity.to_string()))
     };
     let amounts: BTreeMap<String, (String, String)> = MEASURED.iter().map(of).collect();
-    let age = now.as_second().saturating_sub(load.read_at.as_seconds()).max(0);
-    Some(RealUse { amounts, age })
+    let age_seconds = now.as_second().saturating_sub(load.read_at.as_seconds()).max(0);
+    Some(RealUse { amounts, age_seconds })
 }
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
         let load = json!({"readAt": "2026-01-01T00:00:00Z", "used": amounts("1500m"), "capacity": amounts("4")});
         let now = "2026-01-01T00:00:12Z".parse().unwrap();
         let read = read_real_use(object(load), now).unwrap();
-        assert_eq!((read.age, read.share_of("cpu")), (12, Some(37)));
+        assert_eq!((read.age_seconds, read.share_of("cpu")), (12, Some(37)));
         assert_eq!(read.amounts["memory"], ("2Gi".to_owned(), "2Gi".to_owned()));
         assert_eq!(read_real_use(object(Value::Null), now), None);
         assert_eq!(read_real_use(json!({}), now), None);

@@ -1,10 +1,10 @@
 //! `caldera console`: the fleet, its queues and jobs as a web page that changes nothing.
 //!
-//! Rule: one watch for each kind, by the console's own account; who looks is asked for his own token, and sees what the
-//! API server lets him list ([`access`]). Pages are functions of what is seen and who asks ([`page`]); nothing of them
-//! is loaded from elsewhere. What the console remembers of a day is in memory alone ([`record`]); expected starts, and
-//! on which nodes pods are, are read while somebody looks ([`crate::latest_forecast`]), and where that is asked for to
-//! measure how wrong they are ([`start_errors`]).
+//! Rule: one watch for each kind that is known when it starts, by the console's own account; who looks is asked for his
+//! own token, and sees what the API server lets him list ([`access`]). Pages are functions of what is seen and who asks
+//! ([`page`]); nothing of them is loaded from elsewhere. What the console remembers of a day is in memory alone
+//! ([`record`]); expected starts, and on which nodes pods are, are read while somebody looks
+//! ([`crate::latest_forecast`]), and where that is asked for to measure how wrong they are ([`start_errors`]).
 
 mod access;
 mod answers;
@@ -30,6 +30,7 @@ use caldera_runtime::{
     bounded::{Bounds, serve_bounded},
     serve::Ready,
     tls::{RELOAD_EVERY, ServedTls, server_config},
+    watch::declare_kinds,
 };
 use tokio::sync::mpsc;
 
@@ -83,6 +84,7 @@ pub async fn run_console(args: ConsoleArgs) -> anyhow::Result<ExitCode> {
     let forecast = ForecastFollower::start(client.clone(), None, args.lease_namespace, stop.clone());
     let console = Arc::new(Console::new(client.clone(), tls.is_some(), forecast));
     let (sender, changes) = mpsc::channel(watch::BACKLOG);
+    declare_kinds(&client, &stop).await;
     let watches = watch::follow_objects(&client, "", false, sender, &stop).await?;
     for gap in &watches.gaps {
         tracing::warn!(what = gap.what, why = gap.why, "can not be shown");

@@ -57,7 +57,7 @@ pub struct RealUse {
     /// Used, and what these nodes have, by resource.
     pub amounts: BTreeMap<String, (String, String)>,
     /// Seconds since it was read.
-    pub age: i64,
+    pub age_seconds: i64,
 }
 
 impl RealUse {
