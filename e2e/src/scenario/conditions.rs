@@ -43,17 +43,31 @@ impl Scenario {
     /// # Errors
     /// If there is none within the scenario's patience.
     pub async fn until_told(&self, name: &str, reason: &str) -> anyhow::Result<()> {
+        self.until_told_that(name, reason, "").await
+    }
+
+    /// Waits until such an event says these words. Another may come before it: what is late on a busy host has the same
+    /// reason as what is refused.
+    ///
+    /// # Errors
+    /// If none says so within the scenario's patience, with what the others say.
+    pub async fn until_told_that(&self, name: &str, reason: &str, words: &str) -> anyhow::Result<()> {
+        let mut said = Vec::new();
         let told = async {
             loop {
-                let events = self.list(Kind::Event).await?;
-                if events.iter().any(|event| event["reason"] == reason && event["involvedObject"]["name"] == name) {
+                let is_meant = |event: &Value| event["reason"] == reason && event["involvedObject"]["name"] == name;
+                let events = self.list(Kind::Event).await?.into_iter().filter(is_meant);
+                said = events.map(|event| event["message"].as_str().unwrap_or_default().to_owned()).collect();
+                if said.iter().any(|message| message.contains(words)) {
                     return Ok(());
                 }
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
         };
-        let late = || anyhow::bail!("waited {PATIENCE:?} in vain for an event {reason} about {name}");
-        tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| late())
+        let told = tokio::time::timeout(PATIENCE, told).await;
+        let late =
+            || anyhow::bail!("waited {PATIENCE:?} in vain for an event {reason} about {name}: {words}; {said:?}");
+        told.unwrap_or_else(|_| late())
     }
 
     /// Writes an annotation of a Cluster that can not be read, and takes it away again: it is refused, or, where the
