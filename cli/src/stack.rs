@@ -4,11 +4,12 @@
 
 use std::{
     collections::BTreeMap,
+    io::ErrorKind,
     net::{Ipv4Addr, SocketAddr, TcpListener},
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 pub use caldera_controller::Config as ControllerConfig;
 use caldera_crds::trusted::TrustedWriters;
 use caldera_runtime::{
@@ -21,7 +22,7 @@ use caldera_sandbox::fleet::Endpoint;
 use caldera_webhook::Placer;
 use kube::{Client, Config};
 use serde_json::Value;
-use tokio::task::JoinHandle;
+use tokio::{net::TcpSocket, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -71,6 +72,8 @@ pub struct Stack {
     stop: CancellationToken,
     /// Where the webhook listens, also after it was started again: its configurations name this address.
     webhook: SocketAddr,
+    /// Bound and never listening: while the webhook is killed, its callers are refused and nobody else gets the port.
+    _port: TcpSocket,
     identity: Identity,
     controller: ControllerConfig,
     /// karmada-scheduler places, and our scheduler does not run.
@@ -102,16 +105,26 @@ impl Stack {
         let authority = Authority::new("caldera-webhook")?;
         let identity =
             authority.issue_server_identity("caldera-webhook", &["localhost"], &[Ipv4Addr::LOCALHOST.into()])?;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("failed to bind the webhook's port")?;
-        let webhook = listener.local_addr()?;
+        let port = reserve_port().context("failed to bind the webhook's port")?;
+        let webhook = port.local_addr()?;
         let (running, collectors) = (BTreeMap::new(), Vec::new());
         let mut controller = ControllerConfig { namespace: roles::NAMESPACE.to_owned(), ..ControllerConfig::default() };
         // In a demo a minute before the first reclaim is too long.
         controller.preemption.bounds.patience = 2;
         let (counts, stop) = (counts.clone(), stop.clone());
-        let mut stack =
-            Self { host, counts, stop, webhook, identity, controller, stock_scheduler: false, running, collectors };
-        stack.serve_webhook(listener)?;
+        let mut stack = Self {
+            host,
+            counts,
+            stop,
+            webhook,
+            _port: port,
+            identity,
+            controller,
+            stock_scheduler: false,
+            running,
+            collectors,
+        };
+        stack.restart_component(Component::Webhook).await?;
 
         let endpoint = caldera_webhook::Endpoint::Url(format!("https://{webhook}"));
         let mut objects = caldera_crds::manifests::build_federation_crds();
@@ -121,8 +134,8 @@ impl Stack {
         for object in objects {
             apply_object(&installer, object).await?;
         }
-        stack.restart_component(Component::Controller)?;
-        stack.restart_component(Component::Scheduler)?;
+        stack.restart_component(Component::Controller).await?;
+        stack.restart_component(Component::Scheduler).await?;
         Ok(stack)
     }
 
@@ -159,23 +172,23 @@ impl Stack {
         for component in [Component::Scheduler, Component::Controller, Component::Webhook] {
             self.kill(component).await;
         }
-        self.restart_component(Component::Webhook)?;
-        self.restart_component(Component::Controller)?;
-        self.restart_component(Component::Scheduler)
+        for component in [Component::Webhook, Component::Controller, Component::Scheduler] {
+            self.restart_component(component).await?;
+        }
+        Ok(())
     }
 
     /// Starts a component (again); nothing if it runs, nor if it is a scheduler that is not to run.
     ///
     /// # Errors
-    /// If the webhook's port was taken by somebody else meanwhile.
-    pub fn restart_component(&mut self, component: Component) -> anyhow::Result<()> {
+    /// If the webhook's port stays taken by somebody else.
+    pub async fn restart_component(&mut self, component: Component) -> anyhow::Result<()> {
         if self.running.contains_key(&component) || self.stock_scheduler && component == Component::Scheduler {
             return Ok(());
         }
         match component {
             Component::Webhook => {
-                let listener = TcpListener::bind(self.webhook)
-                    .with_context(|| format!("failed to listen on {} again", self.webhook))?;
+                let listener = listen_again(self.webhook).await?;
                 self.serve_webhook(listener)?;
             }
             Component::Controller => {
@@ -234,6 +247,30 @@ impl Stack {
     }
 }
 
+/// A port of this machine that nobody else is given while the socket lives; who shares it, as std's listeners do, may
+/// listen on it.
+fn reserve_port() -> std::io::Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+    Ok(socket)
+}
+
+/// Listens where a listener was closed just now. A program that this process starts meanwhile holds a copy of the closed
+/// one from its fork until its exec.
+async fn listen_again(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let until = tokio::time::Instant::now() + Duration::from_secs(60);
+    loop {
+        match TcpListener::bind(address) {
+            Err(error) if error.kind() != ErrorKind::AddrInUse || tokio::time::Instant::now() > until => {
+                bail!("failed to listen on {address} again: {error}")
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            Ok(listener) => return Ok(listener),
+        }
+    }
+}
+
 fn log_failure<E: std::error::Error + 'static>(component: &str, result: Result<(), E>) {
     if let Err(error) = result {
         tracing::error!(component, error = &error as &dyn std::error::Error, "a component stopped");
@@ -264,6 +301,21 @@ mod tests {
     use caldera_sandbox::fleet::{Config, Fleet};
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_webhooks_port_is_its_own_and_waits_for_a_copy_of_its_listener_to_close() {
+        let port = reserve_port().unwrap();
+        let address = port.local_addr().unwrap();
+        assert!(std::net::TcpStream::connect(address).is_err(), "nobody listens");
+        let first = listen_again(address).await.unwrap();
+        let copy = first.try_clone().unwrap();
+        drop(first);
+        let (again, ()) = tokio::join!(listen_again(address), async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            drop(copy);
+        });
+        assert_eq!(again.unwrap().local_addr().unwrap(), address);
+    }
 
     #[tokio::test]
     async fn components_have_the_rights_of_their_accounts_and_no_others() {

@@ -92,7 +92,7 @@ impl World {
         let before = stack.controller_config_mut().clone();
         change(stack.controller_config_mut());
         stack.kill(Component::Controller).await;
-        stack.restart_component(Component::Controller)?;
+        stack.restart_component(Component::Controller).await?;
         Ok(before)
     }
 
@@ -113,7 +113,7 @@ impl World {
     /// If it does not start.
     pub async fn resume(&self, component: Component) -> anyhow::Result<()> {
         match &self.components {
-            Some(components) => components.lock().await.restart_component(component),
+            Some(components) => components.lock().await.restart_component(component).await,
             None => Ok(()),
         }
     }

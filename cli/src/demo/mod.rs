@@ -50,7 +50,7 @@ pub async fn run_demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let mut stack = Stack::start(&fleet.host, &counts, &stop).await?;
     stack.controller_config_mut().member_lost_after = Some(LOST_AFTER);
     stack.kill(Component::Controller).await;
-    stack.restart_component(Component::Controller)?;
+    stack.restart_component(Component::Controller).await?;
     screen.print_line(&format!("a Karmada host and {} members, ready after {sandbox_ready:.1?}", fleet.members.len()));
     let viewer = fleet.host.client("demo", &WriteCounts::default())?;
     let mut demo = Demo::new(viewer, &fleet, screen, counts.clone(), &stop);

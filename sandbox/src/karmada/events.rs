@@ -1,14 +1,15 @@
 //! Events on objects, as `kubectl describe` shows them.
 //!
 //! One Event for each object, reason and message: Karmada counts repetitions, which nobody needs here and which would
-//! be most of its writes.
+//! be most of its writes. As client-go's recorder does, it tries again where the server gave no answer, and leaves an
+//! event that the server refused.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use caldera_runtime::clock::{SharedClock, format_time};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::{
     api::Server,
@@ -17,6 +18,9 @@ use super::{
 };
 
 const REMEMBERED: usize = 4096;
+/// client-go's `maxTriesPerEvent`.
+const TRIES: u32 = 12;
+const BETWEEN_TRIES: Duration = Duration::from_secs(1);
 
 /// What an event is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,9 +95,11 @@ impl Recorder {
                 if !seen.insert((said.about.clone(), said.reason, said.message.clone())) {
                     continue;
                 }
-                let event = build_event(&said, &format_time(clock.now()));
-                if let Err(error) = server.writer(said.source).create(&event).await {
-                    debug!(%error, "an event was not written");
+                let now = format_time(clock.now());
+                tokio::select! {
+                    biased;
+                    () = server.shutdown().cancelled() => return,
+                    () = write_event(&server, &said, &now) => {}
                 }
             }
         });
@@ -114,6 +120,21 @@ impl Recorder {
         // Nobody listens any more only at shutdown.
         let _ = self.0.send(Said { source, warning, about, reason, message });
     }
+}
+
+async fn write_event(server: &Arc<Server>, said: &Said, now: &str) {
+    let event = build_event(said, now);
+    for _ in 0..TRIES {
+        match server.writer(said.source).create(&event).await {
+            Ok(_) => return,
+            Err(error) if (400..500).contains(&error.code()) && error.code() != 429 => {
+                return debug!(%error, "an event was refused");
+            }
+            Err(error) => debug!(%error, "an event was not written, to be tried again"),
+        }
+        tokio::time::sleep(BETWEEN_TRIES).await;
+    }
+    warn!(?said, "an event was not written");
 }
 
 fn build_event(said: &Said, now: &str) -> Value {
@@ -139,4 +160,47 @@ fn build_event(said: &Said, now: &str) -> Value {
         "lastTimestamp": now,
         "source": {"component": said.source},
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use caldera_runtime::clock;
+    use kube::client::Body;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    /// A server that answers creates of events in turn: with these codes, then with success.
+    fn serve_codes(codes: Vec<u16>) -> (Arc<Server>, Arc<Mutex<usize>>) {
+        let created = Arc::new(Mutex::new(0));
+        let seen = created.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let (code, body) = if request.method() == http::Method::POST {
+                let mut seen = seen.lock().unwrap();
+                *seen += 1;
+                let code = codes.get(*seen - 1).copied().unwrap_or(201);
+                let message = format!("answer {seen}");
+                (code, json!({"kind": "Status", "apiVersion": "v1", "code": code, "message": message}))
+            } else {
+                (200, json!({"resources": [{"name": "events", "kind": "Event", "namespaced": true, "verbs": []}]}))
+            };
+            let answer = http::Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+            async move { Ok::<_, std::io::Error>(answer.unwrap()) }
+        });
+        (Server::new("host", kube::Client::new(service, "default"), CancellationToken::new()), created)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_is_tried_again_where_the_server_gave_no_answer_and_left_where_it_refused() {
+        for (codes, expected) in [(vec![], 1), (vec![500, 503], 3), (vec![403], 1), (vec![500, 409], 2)] {
+            let (server, created) = serve_codes(codes.clone());
+            let recorder = Recorder::start(&server, Arc::new(clock::SystemClock));
+            recorder.normal("test", About::object(&json!({"metadata": {"name": "one"}})), "Told", "once");
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            assert_eq!(*created.lock().unwrap(), expected, "{codes:?}");
+            server.shutdown().cancel();
+        }
+    }
 }

@@ -34,6 +34,9 @@ use compare::Grade;
 use run::{Outcome, Runner};
 use tokio::sync::Semaphore;
 
+/// Differences of a case that are printed where all is to be told.
+const DETAILED: usize = 200;
+
 /// The least number of passing cases per area (of the recordings at hand): raised as the server improves.
 const FLOORS: [(&str, usize); 21] = [
     ("apply", 17),
@@ -192,7 +195,7 @@ fn report(cases: &[Arc<Case>], outcomes: &BTreeMap<String, Outcome>, detailed: b
         score.grade_a += usize::from(outcome.skipped.is_none() && worst.is_none_or(|g| g < Grade::A));
         score.strict += usize::from(outcome.skipped.is_none() && worst.is_none());
         if detailed || brief {
-            print_case(case, outcome, least, if detailed { 200 } else { 1 });
+            print_case(case, outcome, least, if detailed { DETAILED } else { 1 });
         }
     }
     // Our own recordings are all there; others may have fewer areas. Area `kubectl` needs a kubectl.
@@ -212,13 +215,20 @@ fn report(cases: &[Arc<Case>], outcomes: &BTreeMap<String, Outcome>, detailed: b
     let all: usize = scores.values().map(|s| s.passed).sum();
     let total: usize = scores.values().map(|s| s.total).sum();
     println!("conformance total: {all} of {total}");
+    if !detailed && !brief && !below.is_empty() {
+        for case in cases {
+            if let Some(outcome) = outcomes.get(&case.id) {
+                print_case(case, outcome, Grade::B, 20);
+            }
+        }
+    }
     assert!(detailed || below.is_empty(), "areas below their recorded floor: {}", below.join("; "));
 }
 
 fn print_case(case: &Case, outcome: &Outcome, least: Grade, limit: usize) {
     let shown: Vec<_> = outcome.diffs.iter().filter(|d| d.grade >= least).collect();
     if shown.is_empty() && outcome.skipped.is_none() {
-        if limit > 1 {
+        if limit == DETAILED {
             println!("PASS {}", case.id);
         }
         return;
