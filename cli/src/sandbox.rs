@@ -13,6 +13,7 @@ use std::{
 use anyhow::Context;
 use caldera_runtime::{client::WriteCounts, shutdown};
 use caldera_sandbox::{fleet, karmada, member};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     args::{KarmadaSimArgs, MemberSimArgs, SandboxArgs},
@@ -26,7 +27,13 @@ pub async fn run_sandbox(args: SandboxArgs) -> anyhow::Result<ExitCode> {
     let _claim = claim_dir(&args.dir)?;
     let stop = shutdown::cancel_on_signal();
     let config = fleet::Config { host: args.listen, ..fleet::Config::with_members(args.members.into()) };
-    let fleet = fleet::Fleet::start(config, &stop).await?;
+    // Caldera's components save what they account as they end: the host serves until they have.
+    let fleet_stop = CancellationToken::new();
+    let _fleet_ends = fleet_stop.clone().drop_guard();
+    let fleet = tokio::select! {
+        started = fleet::Fleet::start(config, &fleet_stop) => started?,
+        () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
+    };
     let mut stack = None;
     if !args.bare {
         let stack = stack.insert(Stack::start(&fleet.host, &WriteCounts::default(), &stop).await?);

@@ -330,15 +330,23 @@ fn every_subcommand_has_help() {
 fn a_signal_ends_the_sandbox_at_once_and_frees_its_ports() {
     for signal in ["-INT", "-TERM"] {
         let dir = tempfile::tempdir().unwrap();
-        let mut sandbox = Sandbox::start(dir.path(), "2");
+        let mut sandbox = Sandbox::start_with(dir.path(), &["--members", "2"]);
         assert_eq!(sandbox.servers.len(), 3);
         for server in ["host", "members/member1", "members/member2"] {
             assert!(dir.path().join(format!("{server}.kubeconfig")).is_file(), "{server}");
         }
+        // Who did it is saved as the controller ends.
+        let host = dir.path().join("host.kubeconfig");
+        until("the controller has made the default queue", || {
+            ends(&["pause", "--kubeconfig", host.to_str().unwrap()]).status.success()
+        });
         let sent = Command::new("kill").args([signal, &sandbox.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
         wait(&mut sandbox.child, &["kill", signal]);
         assert_eq!(sandbox.child.wait().unwrap().code(), Some(0), "{signal}");
+        let mut said = String::new();
+        sandbox.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(!said.contains("not saved"), "the host ended before what writes to it: {said}");
         for server in &sandbox.servers {
             let address = server.strip_prefix("https://").unwrap();
             TcpListener::bind(address).unwrap_or_else(|error| panic!("{address} is not free: {error}"));

@@ -18,6 +18,7 @@ use std::{
 use caldera_runtime::{client::WriteCounts, shutdown};
 use caldera_sandbox::fleet::{self, Fleet};
 use jiff::SignedDuration;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     args::DemoArgs,
@@ -42,7 +43,13 @@ pub async fn run_demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     screen.print_opening();
     let counts = WriteCounts::default();
     let config = fleet::Config { not_ready_after: NOT_READY_AFTER, ..fleet::Config::with_members(3) };
-    let fleet = Fleet::start(config, &stop).await?;
+    // Caldera's components save what they account as they end: the host serves until they have.
+    let fleet_stop = CancellationToken::new();
+    let _fleet_ends = fleet_stop.clone().drop_guard();
+    let fleet = tokio::select! {
+        started = Fleet::start(config, &fleet_stop) => started?,
+        () = stop.cancelled() => anyhow::bail!("interrupted"),
+    };
     let sandbox_ready = started.elapsed();
     if let Some(dir) = &args.dir {
         fleet.write_kubeconfigs(dir)?;
