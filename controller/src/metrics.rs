@@ -1,7 +1,7 @@
 //! What the controller measures. What a value means is said in the constants, from which `docs/metrics.md` is made.
 
 use caldera_runtime::{
-    metric::{Counters, Histograms, Kind, Metric, Samples},
+    metric::{Counters, Histograms, Samples},
     serve::SharedRegistry,
 };
 use prometheus_client::metrics::{
@@ -9,16 +9,7 @@ use prometheus_client::metrics::{
     histogram::{Histogram, exponential_buckets},
 };
 
-macro_rules! metrics {
-    ($all:ident: $($constant:ident = $kind:ident $name:literal $labels:expr, $help:literal;)*) => {
-        $(#[doc = $help] pub const $constant: Metric =
-            Metric { name: $name, kind: Kind::$kind, labels: &$labels, help: $help };)*
-        /// All of these.
-        pub const $all: [Metric; [$($name),*].len()] = [$($constant),*];
-    };
-}
-
-metrics! { ALL:
+caldera_runtime::metrics! { ALL:
     RELEASED = Counter "caldera_released_bindings" [], "Bindings released";
     EVICTED = Counter "caldera_evicted_bindings" ["queue", "reason"],
         "Bindings evicted for others, whole or in part, by right; of no queue where theirs is gone";
@@ -74,7 +65,7 @@ metrics! { ALL:
         "When its collector last saw a member whose published inventory counts, in seconds since 1970";
 }
 
-metrics! { SHADOW:
+caldera_runtime::metrics! { SHADOW:
     SHADOW_RELEASED = Counter "caldera_shadow_released_bindings" [],
         "Bindings that would have been released, in shadow mode";
     SHADOW_EVICTED = Counter "caldera_shadow_evicted_bindings" ["reason"],

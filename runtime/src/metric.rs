@@ -50,6 +50,18 @@ pub struct Metric {
     pub help: &'static str,
 }
 
+/// Declares metrics as constants, and the list of all of them by the first name.
+#[macro_export]
+macro_rules! metrics {
+    ($all:ident: $($constant:ident = $kind:ident $name:literal $labels:expr, $help:literal;)*) => {
+        $(#[doc = $help] pub const $constant: $crate::metric::Metric = $crate::metric::Metric {
+            name: $name, kind: $crate::metric::Kind::$kind, labels: &$labels, help: $help
+        };)*
+        /// All of these.
+        pub const $all: [$crate::metric::Metric; [$($name),*].len()] = [$($constant),*];
+    };
+}
+
 /// Labels of a series.
 pub type Labels = Vec<(&'static str, String)>;
 /// Counters by labels.

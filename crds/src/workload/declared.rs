@@ -287,11 +287,11 @@ fn build_table(told: &KindDeclarationSpec) -> &'static Table {
     let status = &told.status;
     let (succeeded, failed) = (list_signs(status.succeeded.as_ref()), list_signs(status.failed.as_ref()));
     let ends = succeeded.iter().map(|sign| (sign, COMPLETED)).chain(failed.iter().map(|sign| (sign, FAILED)));
-    let ends = ends.map(|(sign, phase)| End { when: keep_list(vec![sign.to_test()]), phase }).collect();
-    let count_all = |signs: &[Sign]| signs.iter().map(|sign| Count::AllIf(sign.to_test())).collect();
+    let ends = ends.map(|(sign, phase)| End { when: keep_list(vec![*sign]), phase }).collect();
+    let count_all = |signs: Vec<StatusTest>| signs.into_iter().map(Count::AllIf).collect();
     let running = match &status.running_pods {
         Some(text) => vec![Count::Number(keep_status_path(text))],
-        None => count_all(&list_signs(status.running.as_ref())),
+        None => count_all(list_signs(status.running.as_ref())),
     };
     let layout = Layout {
         pod_sets: keep_list(told.pod_sets.iter().map(build_pod_sets).collect()),
@@ -302,8 +302,8 @@ fn build_table(told: &KindDeclarationSpec) -> &'static Table {
         demands: keep_list(demands),
         ends: keep_list(ends),
         running: keep_list(running),
-        succeeded: keep_list(count_all(&succeeded)),
-        failed: keep_list(count_all(&failed)),
+        succeeded: keep_list(count_all(succeeded)),
+        failed: keep_list(count_all(failed)),
         pods: build_pod_marks(told),
     };
     Box::leak(Box::new(Table { told: told.clone(), names, layout }))
@@ -343,28 +343,14 @@ fn build_pod_marks(told: &KindDeclarationSpec) -> PodMarks {
     }
 }
 
-/// One of the things of which a status says one.
-enum Sign {
-    Condition(&'static str),
-    Value(Path, &'static str),
-}
-
-impl Sign {
-    const fn to_test(&self) -> StatusTest {
-        match self {
-            Self::Condition(name) => StatusTest::Condition(name),
-            Self::Value(path, value) => StatusTest::Field(path, value),
-        }
-    }
-}
-
-fn list_signs(told: Option<&StatusSign>) -> Vec<Sign> {
+/// The things of which a status says one.
+fn list_signs(told: Option<&StatusSign>) -> Vec<StatusTest> {
     let Some(told) = told else { return Vec::new() };
     match (&told.condition, &told.path) {
-        (Some(name), _) => vec![Sign::Condition(keep_text(name))],
+        (Some(name), _) => vec![StatusTest::Condition(keep_text(name))],
         (None, Some(path)) => {
             let path = keep_status_path(path);
-            told.values.iter().map(|value| Sign::Value(path, keep_text(value))).collect()
+            told.values.iter().map(|value| StatusTest::Field(path, keep_text(value))).collect()
         }
         (None, None) => Vec::new(),
     }

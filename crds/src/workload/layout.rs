@@ -164,6 +164,7 @@ pub(super) struct End {
 }
 
 /// Something that a status says.
+#[derive(Clone, Copy)]
 pub(super) enum StatusTest {
     Field(Path, &'static str),
     /// A condition of this type is True.

@@ -5,20 +5,11 @@ use jiff::Timestamp;
 use prometheus_client::metrics::{family::Family, gauge::Gauge};
 
 use crate::{
-    metric::{Counters, Kind, Labels, Metric, SharedRegistry},
+    metric::{Counters, Labels, SharedRegistry},
     write::Failure,
 };
 
-macro_rules! metrics {
-    ($($constant:ident = $kind:ident $name:literal $labels:expr, $help:literal;)*) => {
-        $(#[doc = $help] pub const $constant: Metric =
-            Metric { name: $name, kind: Kind::$kind, labels: &$labels, help: $help };)*
-        /// All of these.
-        pub const ALL: [Metric; [$($name),*].len()] = [$($constant),*];
-    };
-}
-
-metrics! {
+crate::metrics! { ALL:
     SEEN = Gauge "caldera_inventory_seen_timestamp_seconds" ["cluster"],
         "When the member last answered, as the last heartbeat says that was written, in seconds since 1970";
     PARTS = Gauge "caldera_inventory_parts" ["cluster"],
