@@ -263,13 +263,19 @@ fn format_server_command(args: &InstallArgs) -> String {
 pub async fn wait_for_health(host: &Client, places: &GatherOptions, wait: Duration) -> anyhow::Result<bool> {
     let until = Instant::now() + wait;
     loop {
+        let began = Instant::now();
         let (findings, has_error) = doctor::examine_installation(host, places).await?;
         if !has_error || Instant::now() >= until {
             output::write_stdout(&format!("\n{findings}"));
             return Ok(has_error);
         }
-        tokio::time::sleep(DOCTOR_INTERVAL).await;
+        rest_after_look(began).await;
     }
+}
+
+/// Between two looks of the doctor: each asks the host for all of the fleet, so most of the time nothing is asked.
+pub async fn rest_after_look(began: Instant) {
+    tokio::time::sleep(DOCTOR_INTERVAL.max(began.elapsed() * 4)).await;
 }
 
 #[cfg(test)]

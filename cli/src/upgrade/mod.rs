@@ -29,15 +29,12 @@ use crate::{
         finding::Finding,
         gather::{GatherOptions, gather_facts},
     },
-    install::{apply_listed, find_present, wait_for_health},
+    install::{apply_listed, find_present, rest_after_look, wait_for_health},
     manifests::{build_propagation_policies, list_admission_policies},
     objects::{admission_resource, get_object, key_of, read_text_at},
     output,
     roles::{Granted, NAMESPACE, build_component_roles},
 };
-
-/// Between two looks at the components.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often registrations are read again where they changed between the look and the write.
 const MOST_TRIES: usize = 5;
@@ -197,6 +194,7 @@ async fn wait_for_components(host: &Client, places: &GatherOptions, wait: Durati
     let until = Instant::now() + wait;
     let mut told = false;
     loop {
+        let began = Instant::now();
         let findings = examine(host, places).await?;
         let mut left = list_other_versions(&findings);
         left.extend(list_obstacles(&findings));
@@ -214,6 +212,6 @@ async fn wait_for_components(host: &Client, places: &GatherOptions, wait: Durati
             wait.as_secs(),
             format_findings("left", &left)
         );
-        tokio::time::sleep(LOOK_INTERVAL).await;
+        rest_after_look(began).await;
     }
 }
