@@ -44,6 +44,7 @@ fn describe_writers(least: usize) -> Value {
     });
     json!({
         "type": "object", "additionalProperties": false, "properties": {"users": names, "groups": names},
+        "required": ["users", "groups"],
         "description": "Who may write what says what is admitted and placed; the same in both charts",
     })
 }

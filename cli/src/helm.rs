@@ -194,8 +194,18 @@ fn helm_refuses_values_that_make_no_sense() {
         (&["caldera", "--set", "image=i", "--set", "console.enabled=maybe"], "console"),
         (&["caldera", "--set", "image=i", "--set", "certManager.enabled=true"], "certManager.issuer.name"),
         (&["caldera", "--set", "image=i", "--set", "certManager.issuer.kind=Other"], "kind"),
+        (&["caldera", "--set", "image=i", "--set", "callers={}"], "callers"),
+        (&["caldera", "--set", "image=i", "--set", "callers={Two Words}"], "callers"),
+        (&["caldera", "--set", "image=i", "--set", "callerAddresses={nonsense}"], "callerAddresses"),
+        (&["caldera", "--set", "image=i", "--set", "controller=null"], "controller"),
+        (&["caldera", "--set", "image=i,certManager.enabled=true,webhook.registerUrl=https://h"], "registerUrl"),
         (&["caldera-karmada"], "caBundle"),
         (&["caldera-karmada", "--set", pem, "--set", "webhookUrl=http://h"], "webhookUrl"),
+        (
+            &["caldera-karmada", "--set", pem, "--set", "webhookUrl=https://h", "-n", "caldera-system"],
+            "another namespace",
+        ),
+        (&["caldera-karmada", "--set", pem, "--set", "trustedWriters=null"], "trustedWriters"),
     ] {
         let Some(output) = run_helm(&[&["template", "release"], words].concat()) else { return };
         let said = String::from_utf8_lossy(&output.stderr);

@@ -116,13 +116,20 @@ fn repeat_item(text: &str, mark: &str, values: &str) -> String {
         };
         out += &format!("{{{{- range $.Values.{values} }}}}\n");
         for line in &lines[at..=at + end] {
-            out += &format!("{}\n", line.replace(mark, "{{ . }}"));
+            // A value of its own is quoted: 123 is a name as well.
+            let is_whole = line.trim_start().trim_start_matches("- ").split(": ").last() == Some(mark);
+            let value = if is_whole { "{{ toJson . }}" } else { "{{ . }}" };
+            out += &format!("{}\n", line.replace(mark, value));
         }
         out += "{{- end }}\n";
         at += end + 1;
     }
     out
 }
+
+const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+const SUBDOMAIN: &str = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$";
+const NETWORK: &str = "^[0-9a-fA-F.:]+/[0-9]{1,3}$";
 
 /// An object as it is, and as it is where the webhook registers itself.
 type Variants = (Value, Value);
@@ -143,9 +150,10 @@ fn build_variants(deploy: &Deploy) -> Vec<Variants> {
     both.filter(|(object, _)| object["kind"] != "Namespace").collect()
 }
 
-fn describe_names(about: &str) -> Value {
-    let item = json!({"type": "string", "minLength": 1});
-    json!({"type": "array", "uniqueItems": true, "items": item, "description": about})
+/// Names that match `pattern`, so many at least.
+fn describe_names(about: &str, pattern: &str, least: usize) -> Value {
+    let item = json!({"type": "string", "pattern": pattern});
+    json!({"type": "array", "uniqueItems": true, "minItems": least, "items": item, "description": about})
 }
 
 /// For the cluster that the components run in.
@@ -188,12 +196,12 @@ pub(super) fn build_component_chart() -> BTreeMap<&'static str, String> {
     let text = describe_names;
     let mut schema = json!({
         "$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
-        "required": ["image"],
         "properties": {
-            "image": {"type": "string", "minLength": 1, "description": "Has caldera as its entry point"},
-            "callers": text("Namespaces whose pods may call the webhook"),
-            "callerAddresses": text("Networks from which the webhook may be called"),
-            "collectors": text("Members that get a collector"),
+            "image": {"type": "string", "pattern": r"^\S+$", "description": "Has caldera as its entry point"},
+            // A selector of no namespaces is refused by the API server.
+            "callers": text("Namespaces whose pods may call the webhook", LABEL, 1),
+            "callerAddresses": text("Networks from which the webhook may be called", NETWORK, 0),
+            "collectors": text("Members that get a collector", SUBDOMAIN, 0),
             "stockScheduler": {"type": "boolean", "description": "karmada-scheduler places what is admitted"},
             "trustedWriters": describe_writers(0),
             "monitoring": {"type": "object", "additionalProperties": false, "properties": {"enabled": {"type": "boolean"}}},
@@ -209,6 +217,13 @@ pub(super) fn build_component_chart() -> BTreeMap<&'static str, String> {
     let properties = schema["properties"].as_object_mut().unwrap();
     properties.extend(describe_schemas(&deployments));
     properties["console"]["properties"]["enabled"] = json!({"type": "boolean"});
+    // Helm drops what is null, and a template that asks for a field of it breaks.
+    let all: Vec<String> = properties.keys().filter(|name| *name != "global").cloned().collect();
+    schema["required"] = json!(all);
+    schema["properties"]["certManager"]["required"] = json!(["enabled", "issuer"]);
+    // The webhook would make a certificate as well, and nobody mount the other one.
+    schema["if"] = json!({"properties": {"certManager": {"properties": {"enabled": {"const": true}}}}});
+    schema["then"] = json!({"properties": {"webhook": {"properties": {"registerUrl": {"maxLength": 0}}}}});
     let values = "# Has caldera as its entry point; it has to be given.\nimage: \"\"\n\
                   # Namespaces whose pods may call the webhook.\ncallers: [karmada-system]\n\
                   # Networks from which it may be called, as 10.0.0.0/8.\ncallerAddresses: []\n\

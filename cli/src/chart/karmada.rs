@@ -75,9 +75,9 @@ pub(crate) fn build_karmada_chart() -> BTreeMap<&'static str, String> {
         merge_variants("$.Values.registersWebhooks", &render_yaml(&registering), &render_yaml(&of_webhook));
     let schema = json!({
         "$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
-        "required": ["webhookUrl", "caBundle"],
+        "required": ["webhookUrl", "caBundle", "registersWebhooks", "requireQueueAccess", "trustedWriters"],
         "properties": {
-            "webhookUrl": {"type": "string", "pattern": "^https://[^/?#@]+(/[^?#]*)?$"},
+            "webhookUrl": {"type": "string", "pattern": r"^https://[^/?#@\s]+(/[^?#\s]*)?$"},
             "caBundle": {"type": "string", "description": "PEM"},
             "registersWebhooks": {"type": "boolean"},
             "requireQueueAccess": {"type": "boolean"},
@@ -92,6 +92,7 @@ pub(crate) fn build_karmada_chart() -> BTreeMap<&'static str, String> {
         ("values.yaml", describe_karmada_values()),
         ("values.schema.json", format!("{schema:#}\n")),
         ("crds/definitions.yaml", render_yaml(&definitions)),
+        ("templates/guard.yaml", GUARD.to_owned()),
         ("templates/roles.yaml", render_yaml(&roles)),
         ("templates/webhook-roles.yaml", of_webhook),
         ("templates/propagation.yaml", render_yaml(&build_propagation_policies())),
@@ -101,6 +102,11 @@ pub(crate) fn build_karmada_chart() -> BTreeMap<&'static str, String> {
         ("templates/webhooks.yaml", enclose("not $.Values.registersWebhooks", &hooks)),
     ])
 }
+
+/// The namespace that the chart makes can not be the release's own: Helm would have made it, and ends half way.
+const GUARD: &str = "{{- if eq .Release.Namespace \"caldera-system\" }}\n\
+    {{- fail \"caldera-system is made by this chart: give the release another namespace, as -n default\" }}\n\
+    {{- end }}\n";
 
 fn enclose(condition: &str, text: &str) -> String {
     format!("{{{{- if {condition} }}}}\n{text}{END}")

@@ -129,7 +129,7 @@ pub(super) fn describe_schemas(deployments: &[Value]) -> Vec<(String, Value)> {
             "priorityClassName": {"type": "string"},
         });
         if component == "webhook" {
-            properties["registerUrl"] = json!({"type": "string", "pattern": "^(https://[^/?#@]+(/[^?#]*)?)?$"});
+            properties["registerUrl"] = json!({"type": "string", "pattern": r"^(https://[^/?#@\s]+(/[^?#\s]*)?)?$"});
         }
         let schema = json!({"type": "object", "additionalProperties": false, "properties": properties});
         (component.to_owned(), schema)
