@@ -128,12 +128,6 @@ const ROWS: &[Row] = &[
 const ALL_VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
 
-/// Whether there are built-in kinds of this `apiVersion`.
-pub fn is_version(api_version: &str) -> bool {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    ROWS.iter().any(|row| row.group == group && row.version == version)
-}
-
 /// The registry of a server without CRDs.
 pub fn builtin_registry() -> Registry {
     let mut registry = Registry::default();

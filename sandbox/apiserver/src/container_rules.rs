@@ -56,6 +56,7 @@ pub fn container_errors(container: &Value, role: Role, spec: &Value, at: &str) -
             errors.push(FieldError::invalid_text(field, path, "must be unique"));
         }
     }
+    errors.extend(crate::mount_rules::mount_errors(container, spec, at));
     errors.extend(right_errors(container, spec, &format!("{at}.securityContext")));
     errors
 }
@@ -72,6 +73,17 @@ fn source_errors(variable: &Value, at: &str) -> Vec<FieldError> {
     ];
     let mut errors = Vec::new();
     let source = |key: &str| variable.get("valueFrom").and_then(|from| from.get(key)).filter(|s| s.is_object());
+    let known = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
+    if known.into_iter().filter(|key| source(key).is_some()).count() > 1 {
+        errors.push(FieldError::invalid_text(at, "", "may not have more than one field specified at a time"));
+    }
+    if let Some(reference) = source("fieldRef") {
+        let (version, path) = (text_of(reference, "apiVersion"), text_of(reference, "fieldPath"));
+        if !matches!(version, "" | "v1") && !path.is_empty() {
+            let why = format!("error converting fieldPath: unsupported pod version: {version}");
+            errors.push(FieldError::invalid_text(format!("{at}.fieldRef.fieldPath"), path, &why));
+        }
+    }
     for key in ["configMapKeyRef", "secretKeyRef"] {
         let Some(reference) = source(key) else { continue };
         errors.extend(crate::pod_volumes::reference_errors(text_of(reference, "name"), &format!("{at}.{key}.name")));
@@ -135,8 +147,10 @@ fn probe_errors(probe: &Value, kind: &str, at: &str) -> Vec<FieldError> {
     if let Some(grace) = probe.get("terminationGracePeriodSeconds").and_then(Value::as_i64) {
         let field = format!("{at}.terminationGracePeriodSeconds");
         if kind == "readinessProbe" {
-            errors.push(FieldError::invalid(field, &grace.into(), "must not be set for readinessProbes"));
-        } else if grace <= 0 {
+            let why = "must not be set for readinessProbes";
+            errors.push(FieldError::invalid(field.as_str(), &grace.into(), why));
+        }
+        if grace <= 0 {
             errors.push(FieldError::invalid(field, &grace.into(), "must be greater than 0"));
         }
     }
@@ -198,11 +212,12 @@ pub fn seccomp_errors(context: &Value, at: &str) -> Vec<FieldError> {
             let why = "must be set when seccomp type is Localhost";
             vec![FieldError::required(format!("{at}.localhostProfile"), why)]
         }
-        "Localhost" => Vec::new(),
+        "Localhost" => crate::mount_rules::descending_errors(file, &format!("{at}.localhostProfile")),
         "RuntimeDefault" | "Unconfined" if file.is_empty() => Vec::new(),
         "RuntimeDefault" | "Unconfined" => {
             let why = "can only be set when seccomp type is Localhost";
-            vec![FieldError::invalid_text(format!("{at}.localhostProfile"), file, why)]
+            let shown = internal_text("SeccompProfile", profile);
+            vec![FieldError::invalid_shown(format!("{at}.localhostProfile"), &shown, why)]
         }
         "" => vec![FieldError::required(format!("{at}.type"), "type is required when seccompProfile is set")],
         other => {

@@ -64,7 +64,7 @@ fn read_options(call: &Call) -> Result<DeleteOptions, Status> {
             .map_err(|e| Status::bad_request(format!("couldn't get version/kind; json parse error: {e}")))?;
         Some(if document.value.is_null() { json!({}) } else { document.value })
     };
-    DeleteOptions::parse(&call.query, body, &call.resource)
+    DeleteOptions::parse(&call.query, body)
 }
 
 pub async fn delete_object(call: &mut Call) -> Result<Reply, Status> {
@@ -242,8 +242,8 @@ async fn attempt_deletion(
     let grace = grace_period(resource, options, &value);
     match grace {
         Grace::Pending => return Ok(Some(Deleted::Pending(Payload::Value(value)))),
-        Grace::None if pending && resource.storage == CRDS => {
-            // The kind's own way to delete: no generation, no grace period.
+        Grace::None if pending && resource.storage == CRDS && !meta::is_deleting(&value) => {
+            // The kind's own way to delete, the first time: no generation, no grace period.
             let metadata = meta::metadata_mut(&mut next);
             metadata.entry("deletionTimestamp").or_insert_with(|| write_seconds(now).into());
         }

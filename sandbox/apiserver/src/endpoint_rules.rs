@@ -33,7 +33,8 @@ pub fn slice_errors(slice: &Value, old: Option<&Value>) -> Vec<FieldError> {
         if addresses.is_empty() {
             errors.push(FieldError::required(format!("{at}.addresses"), "must contain at least 1 address"));
         }
-        for (place, address) in addresses.iter().enumerate() {
+        let known = matches!(kind, "FQDN" | "IPv4" | "IPv6");
+        for (place, address) in addresses.iter().enumerate().filter(|_| known) {
             errors.extend(address_errors(address.as_str().unwrap_or_default(), kind, &at, place));
         }
         errors.extend(host_errors(endpoint, &at));

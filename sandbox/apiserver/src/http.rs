@@ -325,7 +325,7 @@ fn name_table(table: &mut Value, version: &str) {
 }
 
 /// What a table's rows carry.
-fn include_object(call: &Call) -> Result<IncludeObject, Status> {
+pub fn include_object(call: &Call) -> Result<IncludeObject, Status> {
     match call.query.get("includeObject").unwrap_or_default() {
         "" | "Metadata" => Ok(IncludeObject::Metadata),
         "None" => Ok(IncludeObject::None),

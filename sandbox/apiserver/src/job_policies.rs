@@ -63,7 +63,7 @@ pub fn success_errors(rule: &Value, completions: i64, at: &str) -> Vec<FieldErro
 }
 
 /// How many indexes a text such as `0-2,5` names.
-fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
+pub fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     let mut total = 0;
     let mut last = None;
     for part in text.split(',').filter(|_| !text.is_empty()) {

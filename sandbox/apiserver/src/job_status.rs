@@ -66,11 +66,99 @@ pub fn status_errors(job: &Value, old: &Value) -> Vec<FieldError> {
     if finished.now && (finished.changed() || moved("startTime")) && start.is_none() && !empty {
         errors.push(FieldError::required("status.startTime", "startTime is required for finished job"));
     }
+    errors.extend(counter_errors(job, old));
+    errors.extend(start_error(job, old));
+    errors.extend(index_errors(job, old));
+    errors.extend(uncounted_errors(job));
+    let ended = [("Complete", complete), ("Failed", failed)];
+    for (kind, _) in ended.into_iter().filter(|(_, flag)| flag.before && !flag.now) {
+        errors.push(condition_error(&format!("cannot disable the terminal {kind}=True condition")));
+    }
+    if met.before && !met.now {
+        errors.push(condition_error("cannot disable the SuccessCriteriaMet=True condition"));
+    }
     if met.now && failed.now {
         errors.push(condition_error("cannot set SuccessCriteriaMet=True and Failed=true conditions"));
     }
     if met.now && target.now {
         errors.push(condition_error("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"));
+    }
+    errors
+}
+
+/// Counters only grow, and no more pods are ready than there are.
+fn counter_errors(job: &Value, old: &Value) -> Vec<FieldError> {
+    let count = |job: &Value, member: &str| status_of(job, member).and_then(Value::as_i64).unwrap_or(0);
+    let mut errors = Vec::new();
+    for member in ["ready", "terminating"] {
+        let number = count(job, member);
+        if number < 0 {
+            let why = "must be greater than or equal to 0";
+            errors.push(FieldError::invalid(format!("status.{member}"), &number.into(), why));
+        }
+    }
+    for member in ["succeeded", "failed"] {
+        let number = count(job, member);
+        if number < count(old, member) {
+            let why = format!("cannot decrease the {member} counter");
+            errors.push(FieldError::invalid(format!("status.{member}"), &number.into(), &why));
+        }
+    }
+    if let Some(ready) = status_of(job, "ready").filter(|n| n.as_i64() > Some(count(job, "active"))) {
+        errors.push(FieldError::invalid("status.ready", ready, "cannot set more ready pods than active"));
+    }
+    errors
+}
+
+/// A job that was started stays so, unless it is suspended.
+fn start_error(job: &Value, old: &Value) -> Option<FieldError> {
+    let suspended = job.pointer("/spec/suspend") == Some(&Value::Bool(true));
+    let (before, now) = (status_of(old, "startTime"), status_of(job, "startTime"));
+    let moved = before.is_some() && before != now && !suspended;
+    let why = "field is immutable for unsuspended job once set";
+    moved.then(|| FieldError::invalid("status.startTime", now.unwrap_or(&Value::Null), why))
+}
+
+/// Only jobs whose pods are numbered have numbers of pods.
+fn index_errors(job: &Value, old: &Value) -> Vec<FieldError> {
+    let indexed = job.pointer("/spec/completionMode").and_then(Value::as_str) == Some("Indexed");
+    let mut errors = Vec::new();
+    if let Some(list) = status_of(job, "completedIndexes").filter(|list| !indexed && **list != "") {
+        let why = "cannot set non-empty completedIndexes when non-indexed completion mode";
+        errors.push(FieldError::invalid("status.completedIndexes", list, why));
+    }
+    let per_index = job.pointer("/spec/backoffLimitPerIndex").is_some_and(|limit| !limit.is_null());
+    if let Some(list) = status_of(job, "failedIndexes").filter(|_| !per_index) {
+        let why = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
+        errors.push(FieldError::invalid("status.failedIndexes", list, why));
+    }
+    let completions = job.pointer("/spec/completions").and_then(Value::as_i64).unwrap_or(0);
+    let read = if per_index { &["completedIndexes", "failedIndexes"][..] } else { &["completedIndexes"] };
+    for member in read {
+        let Some(list) = status_of(job, member).filter(|list| Some(*list) != status_of(old, member)) else { continue };
+        if let Err(why) = crate::job_policies::count_indexes(list.as_str().unwrap_or_default(), completions) {
+            let why = format!("error parsing {member}: {why}");
+            errors.push(FieldError::invalid(format!("status.{member}"), list, &why));
+        }
+    }
+    errors
+}
+
+/// Pods that ended and are not counted yet, each once.
+fn uncounted_errors(job: &Value) -> Vec<FieldError> {
+    let mut seen = std::collections::BTreeSet::new();
+    let mut errors = Vec::new();
+    for list in ["succeeded", "failed"] {
+        let pods = status_of(job, "uncountedTerminatedPods").and_then(|pods| pods.get(list)).and_then(Value::as_array);
+        for (index, uid) in pods.into_iter().flatten().enumerate() {
+            let field = format!("status.uncountedTerminatedPods.{list}[{index}]");
+            let text = uid.as_str().unwrap_or_default();
+            if text.is_empty() {
+                errors.push(FieldError::invalid(field, uid, "must not be empty"));
+            } else if !seen.insert(text) {
+                errors.push(FieldError::duplicate(field, uid));
+            }
+        }
     }
     errors
 }
@@ -136,6 +224,26 @@ mod tests {
             told(&["Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"], &json!({"active": 1})).len(),
             7
         );
+    }
+
+    #[test]
+    fn a_job_counts_upwards_and_keeps_its_start() {
+        let job = |status: Value| json!({"spec": {}, "status": status});
+        let old = job(json!({"succeeded": 3, "startTime": "2020-01-01T00:00:00Z"}));
+        let new = json!({"succeeded": 2, "ready": 1, "completedIndexes": "0", "failedIndexes": "0",
+            "uncountedTerminatedPods": {"succeeded": ["a", "a", ""]}});
+        let found: Vec<String> = status_errors(&job(new), &old).into_iter().map(|e| e.field).collect();
+        let wanted = [
+            "status.succeeded",
+            "status.ready",
+            "status.startTime",
+            "status.completedIndexes",
+            "status.failedIndexes",
+            "status.completedIndexes",
+            "status.uncountedTerminatedPods.succeeded[1]",
+            "status.uncountedTerminatedPods.succeeded[2]",
+        ];
+        assert_eq!(found, wanted);
     }
 
     #[test]

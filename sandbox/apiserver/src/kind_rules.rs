@@ -1,17 +1,14 @@
-//! Validation of built-in kinds of which clusters are made: classes, claims, policies of networks and ways in
-//! (`pkg/apis/{core,storage,networking}/validation`).
+//! Validation of built-in kinds of which networks are made: policies, ways in and their classes, and of budgets
+//! (`pkg/apis/{networking,policy}/validation`).
 
 use std::net::IpAddr;
 
 use serde_json::Value;
 
-use crate::internal_form::internal_diff;
-use crate::meta::{label_problems, qualified_name_problems, subdomain_problems};
-use crate::podspec::keep_members;
-use crate::schema::{CauseReason, FieldError};
+use crate::meta::{label_problems, subdomain_problems};
+use crate::schema::FieldError;
 
 pub(crate) const NETWORK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-const IMMUTABLE: &str = "field is immutable";
 
 pub(crate) fn text_of<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
@@ -21,7 +18,7 @@ pub(crate) fn items_of<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-fn given<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
+pub(crate) fn given<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
     value.get(key).filter(|v| !v.is_null())
 }
 
@@ -44,70 +41,6 @@ pub(crate) fn network(text: &str) -> Option<(IpAddr, u8)> {
     let (address, bits) = text.split_once('/')?;
     let (ip, bits) = (address.parse::<IpAddr>().ok()?, bits.parse::<u8>().ok()?);
     (bits <= if ip.is_ipv4() { 32 } else { 128 }).then_some((ip, bits))
-}
-
-/// `ValidateStorageClass`; but for whether volumes may grow, a class stays as it was made.
-pub fn storage_class_errors(class: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let provisioner = text_of(class, "provisioner").to_lowercase();
-    if provisioner.is_empty() {
-        errors.push(FieldError::required("provisioner", ""));
-    } else {
-        errors.extend(invalid_all("provisioner", &provisioner, &qualified_name_problems(&provisioner)));
-    }
-    if class.get("parameters").and_then(|p| p.get("")).is_some() {
-        errors.push(FieldError::invalid_text("parameters", "", "field can not be empty."));
-    }
-    errors.extend(unsupported(class, "reclaimPolicy", "reclaimPolicy", &["Delete", "Retain"]));
-    let modes = ["Immediate", "WaitForFirstConsumer"];
-    errors.extend(unsupported(class, "volumeBindingMode", "volumeBindingMode", &modes));
-    let Some(old) = old else { return errors };
-    for key in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
-        let value = class.get(key).unwrap_or(&Value::Null);
-        if value != old.get(key).unwrap_or(&Value::Null) {
-            errors.push(FieldError::invalid(key, value, IMMUTABLE));
-        }
-    }
-    errors
-}
-
-/// What a claim says beside the modes and the size that it needs.
-pub fn claim_details(claim: &Value) -> Vec<FieldError> {
-    let spec = spec_of(claim);
-    let mut errors = Vec::new();
-    let modes = items_of(spec, "accessModes");
-    let known = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-    for mode in modes.iter().filter(|mode| !mode.as_str().is_some_and(|m| known.contains(&m))) {
-        errors.push(FieldError::not_supported("spec.accessModes", mode, &known));
-    }
-    if modes.len() > 1 && modes.iter().any(|mode| mode == "ReadWriteOncePod") {
-        let why = "may not use ReadWriteOncePod with other access modes";
-        errors.push(FieldError::forbidden("spec.accessModes", why));
-    }
-    errors.extend(unsupported(spec, "volumeMode", "spec.volumeMode", &["Block", "Filesystem"]));
-    let class = text_of(spec, "storageClassName");
-    if !class.is_empty() {
-        errors.extend(invalid_all("spec.storageClassName", class, &subdomain_problems(class)));
-    }
-    errors.extend(
-        given(spec, "selector").into_iter().flat_map(|s| crate::admission::selector_errors("spec.selector", s)),
-    );
-    errors
-}
-
-/// A claim stays as it was made, until it is bound. The message shows what differs.
-pub fn claim_changes(claim: &Value, old: &Value) -> Option<FieldError> {
-    let bound = old.pointer("/status/phase").and_then(Value::as_str) == Some("Bound");
-    let (old, mut new) = (spec_of(old), spec_of(claim).clone());
-    let free = ["volumeName", "storageClassName"].into_iter().filter(|key| text_of(old, key).is_empty());
-    let free = free.chain(["resources", "volumeAttributesClassName"].into_iter().filter(|_| bound));
-    keep_members(&mut new, old, free);
-    let why =
-        "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-    (new != *old).then(|| {
-        let diff = internal_diff("PersistentVolumeClaimSpec", old, &new);
-        FieldError::forbidden("spec", &format!("{why}\n{diff}"))
-    })
 }
 
 /// `ValidateNetworkPolicySpec`.
@@ -156,7 +89,16 @@ fn policy_port_errors(at: &str, port: &Value) -> Vec<FieldError> {
             errors.push(FieldError::invalid(format!("{at}.endPort"), last, why));
         }
     }
-    if let (Some(first), Some(last)) = (number, port.get("endPort").and_then(Value::as_i64))
+    let end = port.get("endPort").and_then(Value::as_i64);
+    if let Some(last) = end.filter(|n| number.is_some() && !(1..=65535).contains(n)) {
+        let why = "must be between 1 and 65535, inclusive";
+        errors.push(FieldError::invalid(format!("{at}.endPort"), &last.into(), why));
+    }
+    if let Some(last) = end.filter(|_| given(port, "port").is_none()) {
+        let why = "may not be specified when `port` is not specified";
+        errors.push(FieldError::invalid(format!("{at}.endPort"), &last.into(), why));
+    }
+    if let (Some(first), Some(last)) = (number, end)
         && last < first
     {
         // The real server shows the other number.
@@ -226,6 +168,10 @@ pub fn ingress_details(ingress: &Value, created: bool) -> Vec<FieldError> {
             let host = host.as_str().unwrap_or_default();
             errors.extend(host_errors(&format!("spec.tls[{index}].hosts[{inner}]"), host));
         }
+        let secret = text_of(entry, "secretName");
+        if created && !secret.is_empty() {
+            errors.extend(invalid_all(&format!("spec.tls[{index}].secretName"), secret, &subdomain_problems(secret)));
+        }
     }
     for (index, rule) in items_of(spec, "rules").iter().enumerate() {
         let at = format!("spec.rules[{index}]");
@@ -248,8 +194,7 @@ pub fn ingress_details(ingress: &Value, created: bool) -> Vec<FieldError> {
     if let Some(backend) = given(spec, "defaultBackend") {
         errors.extend(backend_errors("spec.defaultBackend", backend));
     }
-    let class = text_of(spec, "ingressClassName");
-    if !class.is_empty() {
+    if let Some(class) = given(spec, "ingressClassName").and_then(Value::as_str) {
         errors.extend(invalid_all("spec.ingressClassName", class, &subdomain_problems(class)));
         let annotation = ingress.pointer("/metadata/annotations/kubernetes.io~1ingress.class").and_then(Value::as_str);
         if let Some(other) = annotation.filter(|other| created && *other != class) {
@@ -305,7 +250,10 @@ fn backend_errors(at: &str, backend: &Value) -> Vec<FieldError> {
     let (service, resource) = (given(backend, "service"), given(backend, "resource"));
     let Some(service) = service else {
         let why = "resource or service backend is required";
-        return if resource.is_some() { Vec::new() } else { vec![FieldError::invalid_text(at, "", why)] };
+        return match resource {
+            Some(resource) => reference_errors(&format!("{at}.resource"), resource),
+            None => vec![FieldError::invalid_text(at, "", why)],
+        };
     };
     if resource.is_some() {
         return vec![FieldError::invalid_text(at, "", "cannot set both resource and service backends")];
@@ -329,7 +277,52 @@ fn backend_errors(at: &str, backend: &Value) -> Vec<FieldError> {
             let why = "must be between 1 and 65535, inclusive";
             errors.push(FieldError::invalid(format!("{at}.service.port.number"), &number.into(), why));
         }
+        (0, name) => {
+            let problems = crate::container_rules::port_name_problems(name);
+            let field = format!("{at}.service.port.name");
+            errors.extend(problems.iter().map(|why| FieldError::invalid_text(field.as_str(), name, why)));
+        }
         _ => {}
+    }
+    errors
+}
+
+/// A reference to an object of any kind in the same namespace.
+fn reference_errors(at: &str, reference: &Value) -> Vec<FieldError> {
+    let missing = ["kind", "name"].into_iter().filter(|key| text_of(reference, key).is_empty());
+    let mut errors: Vec<FieldError> = missing.map(|key| FieldError::required(format!("{at}.{key}"), "")).collect();
+    let group = text_of(reference, "apiGroup");
+    if !group.is_empty() {
+        errors.extend(invalid_all(&format!("{at}.apiGroup"), group, &subdomain_problems(group)));
+    }
+    errors
+}
+
+/// The parameters of an IngressClass (`validateIngressClassParametersReference`).
+pub fn parameter_errors(class: &Value) -> Vec<FieldError> {
+    let at = "spec.parameters";
+    let Some(parameters) = given(spec_of(class), "parameters") else { return Vec::new() };
+    let mut errors = reference_errors(at, parameters);
+    for key in ["kind", "name"] {
+        let text = text_of(parameters, key);
+        let problems = crate::autoscaler_rules::path_name_errors(&format!("{at}.{key}"), text, "");
+        errors.extend(problems.into_iter().filter(|_| !text.is_empty()));
+    }
+    let (scope, namespace) = (text_of(parameters, "scope"), given(parameters, "namespace"));
+    let field = format!("{at}.namespace");
+    match scope {
+        "Namespace" => match namespace.and_then(Value::as_str) {
+            None => errors.push(FieldError::required(field, "`parameters.scope` is set to 'Namespace'")),
+            Some(name) => errors.extend(invalid_all(&field, name, &label_problems(name))),
+        },
+        "Cluster" => {
+            let why = "`parameters.scope` is set to 'Cluster'";
+            errors.extend(namespace.map(|_| FieldError::forbidden(field, why)));
+        }
+        other => {
+            let known = ["Cluster", "Namespace"];
+            errors.push(FieldError::not_supported(format!("{at}.scope"), &other.into(), &known));
+        }
     }
     errors
 }
@@ -345,76 +338,10 @@ pub fn budget_details(budget: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// The scopes of a quota: known ones that do not exclude each other, for as long as the quota is there.
-pub fn scope_errors(quota: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    const KNOWN: [&str; 7] = [
-        "Terminating",
-        "NotTerminating",
-        "BestEffort",
-        "NotBestEffort",
-        "PriorityClass",
-        "CrossNamespacePodAffinity",
-        "VolumeAttributesClass",
-    ];
-    let spec = spec_of(quota);
-    let scopes = items_of(spec, "scopes");
-    let has = |scope: &str| scopes.iter().any(|s| s == scope);
-    let shown = Value::from(scopes.to_vec());
-    let mut errors = Vec::new();
-    let mut refuse = |why: &str| errors.push(FieldError::invalid("spec.scopes", &shown, why));
-    for scope in scopes {
-        if !scope.as_str().is_some_and(|s| KNOWN.contains(&s)) {
-            refuse("unsupported scope");
-        }
-        let counted = spec.get("hard").and_then(Value::as_object).into_iter().flatten();
-        let pods_only = scope == "BestEffort";
-        if counted.into_iter().any(|(name, _)| pods_only && name != "pods" && name != "count/pods") {
-            refuse("unsupported scope applied to resource");
-        }
-    }
-    if (has("BestEffort") && has("NotBestEffort")) || (has("Terminating") && has("NotTerminating")) {
-        refuse("conflicting scopes");
-    }
-    if old.is_some_and(|old| items_of(spec_of(old), "scopes") != scopes) {
-        refuse(IMMUTABLE);
-    }
-    for expression in spec.get("scopeSelector").map_or(&[][..], |s| items_of(s, "matchExpressions")) {
-        if matches!(text_of(expression, "operator"), "In" | "NotIn") && items_of(expression, "values").is_empty() {
-            errors.push(FieldError {
-                reason: CauseReason::Required,
-                field: "spec.scopeSelector.matchExpressions.values".into(),
-                message:
-                    "Required value: must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-                        .into(),
-            });
-        }
-    }
-    errors
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-
-    fn fields(errors: &[FieldError]) -> Vec<&str> {
-        errors.iter().map(|e| e.field.as_str()).collect()
-    }
-
-    #[test]
-    fn a_storage_class_stays_as_it_was_made() {
-        let class = |provisioner: &str| json!({"provisioner": provisioner, "reclaimPolicy": "Delete"});
-        assert!(storage_class_errors(&class("a.b/c"), Some(&class("a.b/c"))).is_empty());
-        assert_eq!(fields(&storage_class_errors(&class("x"), Some(&class("a.b/c")))), ["provisioner"]);
-    }
-
-    #[test]
-    fn a_claim_stays_but_for_its_volume() {
-        let claim = |volume: &str, mode: &str| json!({"spec": {"accessModes": [mode], "volumeName": volume}});
-        assert!(claim_changes(&claim("v", "a"), &claim("", "a")).is_none());
-        assert!(claim_changes(&claim("", "b"), &claim("", "a")).is_some());
-        assert!(claim_changes(&claim("w", "a"), &claim("v", "a")).is_some());
-    }
 
     #[test]
     fn an_exception_lies_within_its_block() {
@@ -434,10 +361,11 @@ mod tests {
     }
 
     #[test]
-    fn scopes_do_not_exclude_each_other() {
-        let quota = |scopes: Value| json!({"spec": {"hard": {"pods": "1"}, "scopes": scopes}});
-        assert!(scope_errors(&quota(json!(["BestEffort"])), None).is_empty());
-        assert_eq!(scope_errors(&quota(json!(["BestEffort", "NotBestEffort"])), None).len(), 1);
-        assert_eq!(scope_errors(&quota(json!(["BestEffort"])), Some(&quota(json!([])))).len(), 1);
+    fn the_parameters_of_a_class_are_where_it_says() {
+        let class = |parameters: Value| json!({"spec": {"parameters": parameters}});
+        let told = |parameters: Value| parameter_errors(&class(parameters)).len();
+        assert_eq!(told(json!({"kind": "K", "name": "n", "scope": "Cluster"})), 0);
+        assert_eq!(told(json!({"kind": "", "name": "a/b", "scope": "Namespace"})), 3);
+        assert_eq!(told(json!({"kind": "K", "name": "n", "scope": "Foo", "apiGroup": "A_"})), 2);
     }
 }

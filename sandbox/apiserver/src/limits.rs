@@ -66,6 +66,17 @@ impl Amount {
     pub fn is_positive(self) -> bool {
         self.0 > 0
     }
+
+    /// How many times the other amount this is, as near as a float comes.
+    #[expect(clippy::cast_precision_loss, reason = "the real server divides floats as well")]
+    pub fn ratio_to(self, other: Self) -> Option<f64> {
+        (other.0 != 0).then(|| self.0 as f64 / other.0 as f64)
+    }
+
+    /// The amount as a plain number.
+    pub fn as_number(self) -> Option<f64> {
+        self.ratio_to(Self(1_000_000_000))
+    }
 }
 
 /// The limits of the namespace's ranges, those of one type if it is given.

@@ -245,9 +245,9 @@ pub struct DeleteOptions {
 
 impl DeleteOptions {
     /// A body, even `{}`, makes the query's options ignored.
-    pub fn parse(query: &Query, body: Option<Value>, resource: &Resource) -> Result<Self, Status> {
+    pub fn parse(query: &Query, body: Option<Value>) -> Result<Self, Status> {
         let value = match body {
-            Some(body) => body_options(body, resource)?,
+            Some(body) => body_options(body)?,
             None => query_options(query)?,
         };
         Self::from_value(value)
@@ -306,7 +306,7 @@ impl DeleteOptions {
 }
 
 /// Members a DeleteOptions body may have, with what Go decodes them into.
-fn body_options(body: Value, resource: &Resource) -> Result<Value, Status> {
+fn body_options(body: Value) -> Result<Value, Status> {
     let Value::Object(map) = body else {
         let found = crate::meta::json_type(&body);
         return Err(Status::bad_request(format!(
@@ -316,11 +316,11 @@ fn body_options(body: Value, resource: &Resource) -> Result<Value, Status> {
     };
     let kind = map.get("kind").and_then(Value::as_str).unwrap_or("DeleteOptions");
     let api_version = map.get("apiVersion").and_then(Value::as_str).unwrap_or("v1");
-    // The options are registered for each built-in group and version.
-    let known = api_version == "meta.k8s.io/v1"
-        || api_version == resource.api_version()
-        || crate::builtin::is_version(api_version);
-    if kind != "DeleteOptions" || !known {
+    if api_version.matches('/').count() > 1 {
+        return Err(Status::bad_request(format!("unexpected GroupVersion string: {api_version}")));
+    }
+    // Options of any group and version are taken for those of this server.
+    if kind != "DeleteOptions" {
         return Err(Status::bad_request(format!(
             "no kind {} is registered for version {} in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"",
             go_quote(kind),

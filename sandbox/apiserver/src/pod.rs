@@ -1,10 +1,13 @@
 //! What the server adds to a Pod: its status and quality class, the tolerations and the priority that default admission
 //! gives (plugins DefaultTolerationSeconds, Priority, LimitRanger).
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::error::Status;
-use crate::schema::FieldError;
+use crate::podspec::text_of;
+use crate::schema::{CauseReason, FieldError};
 use crate::server::ApiServer;
 
 /// What default admission puts in, before the webhooks and after them (plugins LimitRanger, RuntimeClass,
@@ -113,20 +116,9 @@ fn is_zero(quantity: &Value) -> bool {
     quantity.as_str().is_some_and(|t| t.trim_matches(|c: char| !c.is_ascii_digit()).trim_matches('0').is_empty())
         || quantity.as_f64() == Some(0.0)
 }
-/// The addresses of a status.
-pub fn address_errors(pod: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    for list in ["podIPs", "hostIPs"] {
-        let found = pod.pointer(&format!("/status/{list}")).and_then(Value::as_array);
-        for (index, entry) in found.into_iter().flatten().enumerate() {
-            let ip = entry.get("ip").and_then(Value::as_str).unwrap_or_default();
-            if ip.parse::<std::net::IpAddr>().is_err() {
-                let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-                errors.push(FieldError::invalid_text(format!("status.{list}[{index}]"), ip, why));
-            }
-        }
-    }
-    errors
+
+fn containers_of<'v>(pod: &'v Value, list: &str) -> &'v [Value] {
+    pod.pointer(&format!("/spec/{list}")).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn container_names<'v>(pod: &'v Value, list: &str) -> Vec<&'v str> {
@@ -144,18 +136,74 @@ pub fn ephemeral_errors(pod: &Value, old: &Value) -> Vec<FieldError> {
         let why = format!("existing ephemeral containers {} may not be removed\n", crate::error::go_quote(gone));
         errors.push(FieldError::forbidden("spec.ephemeralContainers", &why));
     }
+    for old in containers_of(old, "ephemeralContainers") {
+        let name = text_of(old, "name");
+        let kept = containers_of(pod, "ephemeralContainers").iter().find(|c| text_of(c, "name") == name);
+        if let Some(new) = kept.filter(|new| *new != old) {
+            let diff = crate::internal_form::internal_diff("EphemeralContainer", old, new);
+            let quoted = crate::error::go_quote(name);
+            let why = format!("existing ephemeral containers {quoted} may not be changed\n{diff}");
+            errors.push(FieldError::forbidden("spec.ephemeralContainers", &why));
+        }
+    }
     for (index, name) in now.into_iter().enumerate() {
         if taken.contains(&name) {
             errors.push(FieldError::duplicate(format!("spec.ephemeralContainers[{index}].name"), &name.into()));
         }
         taken.push(name);
     }
-    let containers = pod.pointer("/spec/ephemeralContainers").and_then(Value::as_array);
-    for (index, container) in containers.into_iter().flatten().enumerate() {
-        let odd = ["ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy"].into_iter();
-        let given = odd.filter(|key| container.get(*key).is_some_and(|v| !v.is_null()));
+    let mounted: BTreeSet<&str> = containers_of(pod, "volumes").iter().map(|volume| text_of(volume, "name")).collect();
+    for (index, container) in containers_of(pod, "ephemeralContainers").iter().enumerate() {
+        let at = format!("spec.ephemeralContainers[{index}]");
+        let odd =
+            ["ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resources", "resizePolicy"];
+        let empty = |value: &Value| value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
+        let given = odd.into_iter().filter(|key| container.get(*key).is_some_and(|v| !empty(v)));
         let why = "cannot be set for an Ephemeral Container";
-        errors.extend(given.map(|key| FieldError::forbidden(format!("spec.ephemeralContainers[{index}].{key}"), why)));
+        errors.extend(given.map(|key| FieldError::forbidden(format!("{at}.{key}"), why)));
+        if text_of(container, "image").is_empty() {
+            errors.push(FieldError::required(format!("{at}.image"), ""));
+        }
+        let name = text_of(container, "name");
+        let field = format!("{at}.name");
+        if name.is_empty() {
+            errors.push(FieldError::required(field, ""));
+        } else {
+            let problems = crate::meta::label_problems(name);
+            errors.extend(problems.iter().map(|why| FieldError::invalid_text(field.as_str(), name, why)));
+        }
+        let target = text_of(container, "targetContainerName");
+        let there = |list: &str| container_names(pod, list).contains(&target);
+        if !target.is_empty() && !there("containers") && !there("initContainers") {
+            let field = format!("{at}.targetContainerName");
+            errors.push(FieldError::value(CauseReason::NotFound, field, &target.into(), ""));
+        }
+        let mounts = container.get("volumeMounts").and_then(Value::as_array);
+        for (index, mount) in mounts.into_iter().flatten().enumerate() {
+            let name = text_of(mount, "name");
+            if !mounted.contains(name) {
+                let field = format!("{at}.volumeMounts[{index}].name");
+                errors.push(FieldError::value(CauseReason::NotFound, field, &name.into(), ""));
+            }
+        }
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ephemeral_container_stays_and_says_what_it_is() {
+        let pod = |image: &str| json!({"spec": {"containers": [{"name": "c"}], "ephemeralContainers": [{"name": "e", "image": image}]}});
+        assert!(ephemeral_errors(&pod("i"), &pod("i")).is_empty());
+        let changed = ephemeral_errors(&pod("z"), &pod("i"));
+        assert!(changed[0].message.contains("existing ephemeral containers \"e\" may not be changed"));
+        let mut odd = pod("");
+        odd["spec"]["ephemeralContainers"][0]["targetContainerName"] = "zz".into();
+        odd["spec"]["ephemeralContainers"][0]["resources"] = json!({"limits": {"cpu": "1"}});
+        odd["spec"]["ephemeralContainers"][0]["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
+        assert_eq!(ephemeral_errors(&odd, &json!({})).len(), 4);
+    }
 }

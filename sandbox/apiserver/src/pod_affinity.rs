@@ -57,7 +57,7 @@ fn weight_error(weighted: &Value, at: &str) -> Option<FieldError> {
 }
 
 /// A term of a node selector.
-fn selector_errors(term: &Value, at: &str) -> Vec<FieldError> {
+pub fn selector_errors(term: &Value, at: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (index, expression) in items_of(term, "matchExpressions").iter().enumerate() {
         let at = format!("{at}.matchExpressions[{index}]");
@@ -129,6 +129,12 @@ fn term_errors(term: &Value, at: &str) -> Vec<FieldError> {
     for name in items_of(term, "namespaces").iter().filter_map(Value::as_str) {
         let problems = label_problems(name);
         errors.extend(problems.iter().map(|why| FieldError::invalid_text(format!("{at}.namespace"), name, why)));
+    }
+    for list in ["matchLabelKeys", "mismatchLabelKeys"] {
+        if !items_of(term, list).is_empty() && term.get("labelSelector").is_none_or(Value::is_null) {
+            let why = "must not be specified when labelSelector is not set";
+            errors.push(FieldError::forbidden(format!("{at}.{list}"), why));
+        }
     }
     let key = text_of(term, "topologyKey");
     let field = format!("{at}.topologyKey");

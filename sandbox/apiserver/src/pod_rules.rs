@@ -110,9 +110,17 @@ pub fn creation_errors(spec: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// Servers of names that a resolver asks.
+const MOST_SERVERS: usize = 3;
+
 /// Where names are looked for; a search may have underscores.
 fn resolver_errors(config: &Value, at: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    let servers = items_of(config, "nameservers");
+    if servers.len() > MOST_SERVERS {
+        let why = format!("must not have more than {MOST_SERVERS} nameservers");
+        errors.push(FieldError::invalid(format!("{at}.nameservers"), &Value::from(servers.to_vec()), &why));
+    }
     for (index, search) in items_of(config, "searches").iter().enumerate() {
         let (field, given) = (format!("{at}.searches[{index}]"), search.as_str().unwrap_or_default());
         if given.len() > 253 {
@@ -170,11 +178,34 @@ fn host_errors(spec: &Value, at: &str) -> Vec<FieldError> {
         let shared = ["hostNetwork", "hostPID", "hostIPC"].into_iter().filter(|key| spec[*key] == true);
         errors.extend(shared.map(|key| FieldError::forbidden(format!("{at}.{key}"), "when `hostUsers` is false")));
     }
-    for (resource, amount) in spec.get("overhead").and_then(Value::as_object).into_iter().flatten() {
+    errors.extend(overhead_errors(spec.get("overhead"), &format!("{at}.overhead")));
+    errors
+}
+
+/// What a pod needs beside its containers; the message speaks of limits.
+pub fn overhead_errors(overhead: Option<&Value>, at: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (resource, amount) in overhead.and_then(Value::as_object).into_iter().flatten() {
+        let field = format!("{at}.limits[{resource}]");
+        errors.extend(resource_name_errors(resource, &field));
         if Amount::parse(amount).is_some_and(Amount::is_negative) {
-            let field = format!("{at}.overhead.limits[{resource}]");
             errors.push(FieldError::invalid(field, amount, "must be greater than or equal to 0"));
         }
+    }
+    errors
+}
+
+/// The name of something that containers use (`validateContainerResourceName`).
+pub fn resource_name_errors(name: &str, field: &str) -> Vec<FieldError> {
+    let standard = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+    let problems = crate::meta::qualified_name_problems(name);
+    let mut errors: Vec<FieldError> = problems.iter().map(|why| FieldError::invalid_text(field, name, why)).collect();
+    if !name.contains('/') && !standard {
+        if problems.is_empty() && name != "storage" {
+            let why = "must be a standard resource type or fully qualified";
+            errors.push(FieldError::invalid_text(field, name, why));
+        }
+        errors.push(FieldError::invalid_text(field, name, "must be a standard resource for containers"));
     }
     errors
 }
@@ -213,6 +244,15 @@ fn context_errors(context: &Value, at: &str) -> Vec<FieldError> {
     if context.get("fsGroupChangePolicy").is_some_and(Value::is_string) && !known.contains(&policy) {
         errors.push(FieldError::not_supported(format!("{at}.fsGroupChangePolicy"), &policy.into(), &known));
     }
+    errors.extend(crate::mount_rules::armor_errors(context, at));
+    for (key, known) in
+        [("supplementalGroupsPolicy", &["Merge", "Strict"][..]), ("seLinuxChangePolicy", &["Recursive"])]
+    {
+        let policy = text_of(context, key);
+        if !policy.is_empty() && !known.contains(&policy) {
+            errors.push(FieldError::not_supported(format!("{at}.{key}"), &policy.into(), known));
+        }
+    }
     errors
 }
 
@@ -239,11 +279,24 @@ fn container_errors(container: &Value, at: &str) -> Vec<FieldError> {
     for (index, variable) in items_of(container, "env").iter().enumerate() {
         errors.extend(variable_errors(variable, &format!("{at}.env[{index}]")));
     }
-    for source in items_of(container, "envFrom") {
+    for (index, source) in items_of(container, "envFrom").iter().enumerate() {
+        let prefix = text_of(source, "prefix");
+        if prefix.chars().any(|c| c == '=' || !(' '..='~').contains(&c)) {
+            let why =
+                "a valid environment variable name must consist only of printable ASCII characters other than '='";
+            errors.push(FieldError::invalid_text(format!("{at}.envFrom[{index}].prefix"), prefix, why));
+        }
         if member(source, "configMapRef").is_none() && member(source, "secretRef").is_none() {
             let why = "must specify one of: `configMapRef` or `secretRef`";
             errors.push(FieldError::invalid_text(format!("{at}.envFrom"), "", why));
         }
+        if member(source, "configMapRef").is_some() && member(source, "secretRef").is_some() {
+            let why = "may not have more than one field specified at a time";
+            errors.push(FieldError::invalid_text(format!("{at}.envFrom"), "", why));
+        }
+    }
+    if let Some(context) = member(container, "securityContext") {
+        errors.extend(crate::mount_rules::armor_errors(context, &format!("{at}.securityContext")));
     }
     errors.extend(resource_errors(container.get("resources").unwrap_or(&Value::Null), &format!("{at}.resources")));
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
@@ -252,6 +305,11 @@ fn container_errors(container: &Value, at: &str) -> Vec<FieldError> {
     for hook in ["postStart", "preStop"] {
         let handler = container.get("lifecycle").and_then(|lifecycle| member(lifecycle, hook));
         let handlers = ["exec", "httpGet", "tcpSocket", "sleep"];
+        let given: Vec<_> = handlers.iter().filter(|kind| handler.is_some_and(|h| member(h, kind).is_some())).collect();
+        let why = "may not specify more than 1 handler type";
+        let second =
+            given.iter().skip(1).map(|kind| FieldError::forbidden(format!("{at}.lifecycle.{hook}.{kind}"), why));
+        errors.extend(second);
         if handler.is_some_and(|handler| handlers.iter().all(|kind| member(handler, kind).is_none())) {
             errors.push(FieldError::required(format!("{at}.lifecycle.{hook}"), "must specify a handler type"));
         }
@@ -300,20 +358,13 @@ fn variable_errors(variable: &Value, at: &str) -> Vec<FieldError> {
 
 /// Resources of nobody's name, and wanted ones that can not be shared out twice.
 fn resource_errors(resources: &Value, at: &str) -> Vec<FieldError> {
-    let standard =
-        |name: &str| matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
     let mut errors = Vec::new();
     let names = |list: &str| -> Vec<&String> {
         resources.get(list).and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name).collect()
     };
     for list in ["limits", "requests"] {
-        for name in names(list).into_iter().filter(|name| !name.contains('/') && !standard(name)) {
-            let field = format!("{at}.{list}[{name}]");
-            for why in
-                ["must be a standard resource type or fully qualified", "must be a standard resource for containers"]
-            {
-                errors.push(FieldError::invalid_text(field.as_str(), name, why));
-            }
+        for name in names(list) {
+            errors.extend(resource_name_errors(name, &format!("{at}.{list}[{name}]")));
         }
     }
     let limits = names("limits");

@@ -1,5 +1,7 @@
 //! What the volumes of a pod need to say (`validateVolumeSource` of `pkg/apis/core/validation`).
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::limits::Amount;
@@ -10,7 +12,7 @@ use crate::schema::FieldError;
 const ABSOLUTE: &str = "must be an absolute path";
 
 /// Sources that need nothing but some texts: each with the members that may not be empty.
-const NEEDED: [(&str, &[&str]); 14] = [
+const NEEDED: [(&str, &[&str]); 15] = [
     ("hostPath", &["path"]),
     ("configMap", &["name"]),
     ("secret", &["secretName"]),
@@ -25,6 +27,7 @@ const NEEDED: [(&str, &[&str]); 14] = [
     ("gcePersistentDisk", &["pdName"]),
     ("azureFile", &["secretName", "shareName"]),
     ("cinder", &["volumeID"]),
+    ("local", &["path"]),
 ];
 
 /// `at` is the volume.
@@ -59,6 +62,25 @@ pub fn source_errors(volume: &Value, at: &str) -> Vec<FieldError> {
             if kind == "rbd" && text_of(source, "image").is_empty() {
                 errors.push(FieldError::required(format!("{at}.image"), ""));
             }
+        }
+        "csi" if !text_of(source, "driver").is_empty() => {
+            let driver = text_of(source, "driver");
+            let problems = crate::meta::subdomain_problems(&driver.to_lowercase());
+            errors.extend(problems.iter().map(|why| FieldError::invalid_text(format!("{at}.driver"), driver, why)));
+        }
+        "gitRepo" => {
+            let field = format!("{at}.directory");
+            errors.extend(crate::mount_rules::descending_errors(text_of(source, "directory"), &field));
+        }
+        "image" => {
+            let (policy, known) = (text_of(source, "pullPolicy"), ["Always", "IfNotPresent", "Never"]);
+            if !policy.is_empty() && !known.contains(&policy) {
+                errors.push(FieldError::not_supported(format!("{at}.pullPolicy"), &policy.into(), &known));
+            }
+        }
+        "fc" if items_of(source, "targetWWNs").is_empty() == items_of(source, "wwids").is_empty() => {
+            let why = "must specify either targetWWNs or wwids, but not both";
+            errors.push(FieldError::required(format!("{at}.targetWWNs"), why));
         }
         "ephemeral" => errors.extend(ephemeral_errors(source, &at)),
         _ => {}
@@ -140,7 +162,13 @@ fn downward_errors(source: &Value, at: &str) -> Vec<FieldError> {
                     errors.push(FieldError::required(format!("{at}.fieldRef.fieldPath"), ""));
                 } else if !entry && !FIELDS.contains(&path) {
                     let field = format!("{at}.fieldRef.fieldPath");
-                    errors.push(FieldError::not_supported(field, &path.into(), &FIELDS));
+                    // A path of a pod that has no place in a file, or none of a pod at all.
+                    if path.starts_with("spec.") || path.starts_with("status.") {
+                        errors.push(FieldError::not_supported(field, &path.into(), &FIELDS));
+                    } else {
+                        let why = format!("error converting fieldPath: field label not supported: {path}");
+                        errors.push(FieldError::invalid_text(field, path, &why));
+                    }
                 }
             }
             (None, Some(_)) => {}
@@ -150,10 +178,24 @@ fn downward_errors(source: &Value, at: &str) -> Vec<FieldError> {
     errors
 }
 
+/// Sources of which keys become files.
+fn is_keyed(kind: &str) -> bool {
+    matches!(kind, "secret" | "configMap")
+}
+
 fn projected_errors(source: &Value, at: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     errors.extend(mode_error(source, "defaultMode", at));
+    let mut paths = BTreeSet::new();
     for (index, part) in items_of(source, "sources").iter().enumerate() {
+        for (_, part) in part.as_object().into_iter().flatten().filter(|(kind, _)| is_keyed(kind)) {
+            for item in items_of(part, "items") {
+                let path = text_of(item, "path");
+                if !path.is_empty() && !paths.insert(path) {
+                    errors.push(FieldError::invalid_text(at, text_of(part, "name"), "conflicting duplicate paths"));
+                }
+            }
+        }
         let here = format!("{at}.sources[{index}]");
         for (kind, source) in part.as_object().into_iter().flatten() {
             let here = format!("{here}.{kind}");

@@ -108,7 +108,10 @@ fn validate_volumes(spec: &Value, path: &str, errors: &mut Vec<FieldError>) -> B
             errors.push(FieldError::forbidden(format!("{path}.{second}"), why));
         }
         validate_name(name, &format!("{path}.name"), &names, errors);
-        names.insert(name.to_owned());
+        // A volume with too many sources, or none, is none that could be mounted.
+        if sources.len() == 1 {
+            names.insert(name.to_owned());
+        }
         errors.extend(crate::pod_volumes::source_errors(volume, &path));
         errors.extend(crate::pod_volumes::account_errors(volume, spec, &path));
     }
@@ -212,7 +215,10 @@ fn validate_resources(resources: &Value, path: &str, errors: &mut Vec<FieldError
     }
     for (name, request) in map("requests").into_iter().flatten() {
         let Some(limit) = map("limits").and_then(|l| l.get(name)) else { continue };
-        if Amount::parse(request) > Amount::parse(limit) {
+        if name.contains('/') && Amount::parse(request) != Amount::parse(limit) {
+            let why = format!("must be equal to {name} limit of {}", crate::limits::show_amount(limit));
+            errors.push(FieldError::invalid(format!("{path}.resources.requests"), request, &why));
+        } else if Amount::parse(request) > Amount::parse(limit) {
             let shown = limit.as_str().map_or_else(|| limit.to_string(), Into::into);
             let why = format!("must be less than or equal to {name} limit of {shown}");
             errors.push(FieldError::invalid(format!("{path}.resources.requests"), request, &why));
@@ -220,7 +226,7 @@ fn validate_resources(resources: &Value, path: &str, errors: &mut Vec<FieldError
     }
 }
 
-fn validate_toleration(toleration: &Value, path: &str, errors: &mut Vec<FieldError>) {
+pub fn validate_toleration(toleration: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let (key, operator, value) =
         (text_of(toleration, "key"), text_of(toleration, "operator"), text_of(toleration, "value"));
     if !key.is_empty() {
@@ -244,7 +250,10 @@ fn validate_toleration(toleration: &Value, path: &str, errors: &mut Vec<FieldErr
             }
         }
         other => {
-            errors.push(FieldError::not_supported(format!("{path}.operator"), &other.into(), &["Equal", "Exists"]));
+            // Numbers are compared behind a gate that is shut; the message of those two names them all the same.
+            let known: &[&str] =
+                if matches!(other, "Lt" | "Gt") { &["Equal", "Exists", "Lt", "Gt"] } else { &["Equal", "Exists"] };
+            errors.push(FieldError::not_supported(format!("{path}.operator"), &other.into(), known));
         }
     }
     one_of(toleration, path, "effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"], errors);
@@ -317,6 +326,7 @@ fn validate_selected(spec: &Value, plural: &str, errors: &mut Vec<FieldError>) {
     let own = match plural {
         "deployments" => crate::rollout::selector_errors(given, "deployment"),
         "statefulsets" => crate::rollout::selector_errors(given, "statefulset"),
+        "replicasets" if given.is_some_and(|g| !g.is_null()) => crate::rollout::selector_errors(given, "deployment"),
         "daemonsets" if given.is_some_and(|g| !g.is_null()) => crate::rollout::selector_errors(given, "daemonset"),
         _ => Vec::new(),
     };
@@ -338,6 +348,10 @@ fn validate_selected(spec: &Value, plural: &str, errors: &mut Vec<FieldError>) {
     } else if selector.is_none() && plural != "daemonsets" {
         errors.push(FieldError::required("spec.selector", ""));
     }
+    if plural == "replicationcontrollers" && spec.get("template").is_none_or(Value::is_null) {
+        errors.push(FieldError::required("spec.template", ""));
+        return;
+    }
     if !matches && !unusable {
         let shown = labels.cloned().unwrap_or(NULL);
         errors.push(FieldError::invalid(
@@ -346,20 +360,26 @@ fn validate_selected(spec: &Value, plural: &str, errors: &mut Vec<FieldError>) {
             "`selector` does not match template `labels`",
         ));
     }
-    errors.extend(crate::workload_rules::template_errors(spec.get("template").unwrap_or(&NULL), "spec.template"));
-    let template = spec.pointer("/template/spec").unwrap_or(&NULL);
-    if plural == "replicationcontrollers" && spec.get("template").is_none_or(Value::is_null) {
-        errors.push(FieldError::required("spec.template", ""));
-        return;
+    let told = crate::workload_rules::template_errors(spec.get("template").unwrap_or(&NULL), "spec.template");
+    // The metadata of a stateful set's template is looked at twice.
+    if plural == "statefulsets" {
+        errors.extend(told.iter().filter(|error| !error.field.contains(".spec.")).cloned());
     }
+    errors.extend(told);
+    let template = spec.pointer("/template/spec").unwrap_or(&NULL);
     errors.extend(validate_spec(template, "spec.template.spec"));
     let policy = text_of(template, "restartPolicy");
     if matches!(policy, "OnFailure" | "Never") {
         let field = "spec.template.spec.restartPolicy";
         errors.push(FieldError::not_supported(field, &policy.into(), &["Always"]));
     }
-    if matches!(plural, "statefulsets" | "daemonsets") && template.get("activeDeadlineSeconds").is_some() {
-        let kind = if plural == "daemonsets" { "DaemonSet" } else { "StatefulSet" };
+    if template.get("activeDeadlineSeconds").is_some() {
+        let kind = match plural {
+            "daemonsets" => "DaemonSet",
+            "statefulsets" => "StatefulSet",
+            "replicationcontrollers" => "ReplicationController",
+            _ => "ReplicaSet",
+        };
         let why = format!("activeDeadlineSeconds in {kind} is not Supported");
         errors.push(FieldError::forbidden("spec.template.spec.activeDeadlineSeconds", &why));
     }

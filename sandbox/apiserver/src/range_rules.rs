@@ -10,6 +10,32 @@ use crate::kind_rules::{items_of, spec_of, text_of, unsupported};
 use crate::limits::{Amount, compare_amounts, show_amount};
 use crate::schema::FieldError;
 
+/// The kinds of volumes, in the order in which they are looked at.
+const SOURCES: [&str; 22] = [
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "nfs",
+    "glusterfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "flocker",
+    "azureFile",
+    "flexVolume",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "scaleIO",
+    "local",
+    "storageos",
+    "csi",
+];
+
 /// Bounds that no amount could keep.
 pub fn range_errors(range: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -19,6 +45,17 @@ pub fn range_errors(range: &Value) -> Vec<FieldError> {
         if !types.insert(kind) {
             errors.push(FieldError::duplicate(format!("{at}.type"), &kind.into()));
         }
+        if !["Pod", "Container", "PersistentVolumeClaim"].contains(&kind) {
+            let problems = crate::meta::qualified_name_problems(kind);
+            errors.extend(crate::kind_rules::invalid_all(&format!("{at}.type"), kind, &problems));
+            if problems.is_empty() && !kind.contains('/') {
+                let why = "must be a standard limit type or fully qualified";
+                errors.push(FieldError::invalid_text(format!("{at}.type"), kind, why));
+            }
+        }
+        if matches!(kind, "Pod" | "Container") {
+            errors.extend(name_errors(limit, &at));
+        }
         if kind == "Pod" {
             let given = ["default", "defaultRequest"].into_iter().filter(|key| limit.get(*key).is_some());
             let why = "may not be specified when `type` is 'Pod'";
@@ -27,11 +64,22 @@ pub fn range_errors(range: &Value) -> Vec<FieldError> {
         let storage = |key: &str| limit.get(key).and_then(|amounts| amounts.get("storage"));
         if kind == "PersistentVolumeClaim" && storage("min").is_none() && storage("max").is_none() {
             let why = "either minimum or maximum storage value is required, but neither was provided";
-            errors.push(FieldError::required("spec.limits", why));
+            errors.push(FieldError::required(format!("{at}.limits"), why));
         }
         errors.extend(bound_errors(limit, &at));
     }
     errors
+}
+
+/// What containers do not use, in each list of amounts.
+fn name_errors(limit: &Value, at: &str) -> Vec<FieldError> {
+    let lists = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"].into_iter();
+    let amounts = lists.flat_map(|list| {
+        limit.get(list).and_then(Value::as_object).into_iter().flatten().map(move |(name, _)| (list, name))
+    });
+    amounts
+        .flat_map(|(list, name)| crate::pod_rules::resource_name_errors(name, &format!("{at}.{list}[{name}]")))
+        .collect()
 }
 
 /// Each pair of bounds that is the wrong way round: the lower one, the upper one, where and about whom it is told.
@@ -55,7 +103,8 @@ fn bound_errors(limit: &Value, at: &str) -> Vec<FieldError> {
             let Some(most) = limit.get(upper).and_then(|amounts| amounts.get(resource)) else { continue };
             if compare_amounts(least, most) == Ordering::Greater {
                 let why = text.replacen("{}", &show_amount(least), 1).replacen("{}", &show_amount(most), 1);
-                let value = if (lower, upper) == ("default", "max") { most } else { least };
+                let upper_shown = [("default", "max"), ("min", "defaultRequest")].contains(&(lower, upper));
+                let value = if upper_shown { most } else { least };
                 errors.push(FieldError::invalid(format!("{at}.{field}[{resource}]"), value, &why));
             }
         }
@@ -63,6 +112,14 @@ fn bound_errors(limit: &Value, at: &str) -> Vec<FieldError> {
     for (resource, ratio) in limit.get("maxLimitRequestRatio").and_then(Value::as_object).into_iter().flatten() {
         if compare_amounts(ratio, &"1".into()) == Ordering::Less {
             let why = format!("ratio {} is less than 1", show_amount(ratio));
+            errors.push(FieldError::invalid(format!("{at}.maxLimitRequestRatio[{resource}]"), ratio, &why));
+        }
+        let bound = |list: &str| limit.get(list).and_then(|amounts| amounts.get(resource));
+        if let (Some(most), Some(least)) = (bound("max").and_then(Amount::parse), bound("min").and_then(Amount::parse))
+            && let Some(span) = most.ratio_to(least)
+            && Amount::parse(ratio).and_then(Amount::as_number).is_some_and(|ratio| ratio > span)
+        {
+            let why = format!("ratio {} is greater than max/min = {span:.6}", show_amount(ratio));
             errors.push(FieldError::invalid(format!("{at}.maxLimitRequestRatio[{resource}]"), ratio, &why));
         }
     }
@@ -99,44 +156,76 @@ pub fn volume_errors(volume: &Value) -> Vec<FieldError> {
     let modes = ["Block", "Filesystem"];
     errors.extend(unsupported(spec, "volumeMode", "spec.volumeMode", &modes));
     errors.extend(source_errors(spec));
+    let class = text_of(spec, "storageClassName");
+    if !class.is_empty() {
+        let problems = crate::meta::subdomain_problems(class);
+        errors.extend(crate::kind_rules::invalid_all("spec.storageClassName", class, &problems));
+    }
+    if spec.get("local").is_some_and(Value::is_object) && spec.get("nodeAffinity").is_none_or(Value::is_null) {
+        errors.push(FieldError::required("spec.nodeAffinity", "Local volume requires node affinity"));
+    }
+    if let Some(affinity) = spec.get("nodeAffinity").filter(|affinity| affinity.is_object()) {
+        let required = affinity.get("required").filter(|required| required.is_object());
+        match required.map(|required| items_of(required, "nodeSelectorTerms")) {
+            None => {
+                let why = "must specify required node constraints";
+                errors.push(FieldError::required("spec.nodeAffinity.required", why));
+            }
+            Some([]) => {
+                let field = "spec.nodeAffinity.required.nodeSelectorTerms";
+                errors.push(FieldError::required(field, "must have at least one node selector term"));
+            }
+            Some(terms) => {
+                let at = |index: usize| format!("spec.nodeAffinity.required.nodeSelectorTerms[{index}]");
+                let terms = terms.iter().enumerate();
+                errors.extend(terms.flat_map(|(i, term)| crate::pod_affinity::selector_errors(term, &at(i))));
+            }
+        }
+    }
+    let whole = spec.pointer("/hostPath/path").and_then(Value::as_str) == Some("/");
+    if whole && text_of(spec, "persistentVolumeReclaimPolicy") == "Recycle" {
+        let why = "may not be 'recycle' for a hostPath mount of '/'";
+        errors.push(FieldError::forbidden("spec.persistentVolumeReclaimPolicy", why));
+    }
+    if !text_of(spec, "volumeAttributesClassName").is_empty() && spec.get("csi").is_none_or(Value::is_null) {
+        let why = "has to be specified when using volumeAttributesClassName";
+        errors.push(FieldError::required("spec.csi", why));
+    }
+    errors
+}
+
+/// What a volume is made of stays.
+pub fn volume_changes(volume: &Value, old: &Value) -> Vec<FieldError> {
+    let (spec, old) = (spec_of(volume), spec_of(old));
+    let mut errors = Vec::new();
+    if SOURCES.iter().any(|source| spec.get(*source) != old.get(*source)) {
+        let field = "spec.persistentvolumesource";
+        let diff = crate::internal_form::internal_diff("PersistentVolumeSource", old, spec);
+        errors.push(FieldError::forbidden(field, &format!("{field} is immutable after creation\n{diff}")));
+    }
+    let mode = |spec: &Value| spec.get("volumeMode").cloned().unwrap_or(Value::Null);
+    if mode(spec) != mode(old) {
+        errors.push(FieldError::invalid("volumeMode", &mode(spec), "field is immutable"));
+    }
     errors
 }
 
 fn source_errors(spec: &Value) -> Vec<FieldError> {
-    const SOURCES: [&str; 22] = [
-        "hostPath",
-        "gcePersistentDisk",
-        "awsElasticBlockStore",
-        "nfs",
-        "glusterfs",
-        "rbd",
-        "quobyte",
-        "cephfs",
-        "iscsi",
-        "cinder",
-        "fc",
-        "flocker",
-        "azureFile",
-        "flexVolume",
-        "vsphereVolume",
-        "photonPersistentDisk",
-        "portworxVolume",
-        "azureDisk",
-        "scaleIO",
-        "local",
-        "storageos",
-        "csi",
-    ];
     let mut errors = Vec::new();
     let given: Vec<&str> = SOURCES.into_iter().filter(|key| spec.get(*key).is_some_and(Value::is_object)).collect();
     if given.is_empty() {
         errors.push(FieldError::required("spec", "must specify a volume type"));
     }
     let why = "may not specify more than 1 volume type";
-    errors.extend(given.iter().skip(1).map(|key| FieldError::forbidden(format!("spec.{key}"), why)));
+    // One source is told under the name of its Go field.
+    let shown = |key: &str| format!("spec.{}", if key == "cephfs" { "cephFS" } else { key });
+    errors.extend(given.iter().skip(1).map(|key| FieldError::forbidden(shown(key), why)));
     if let Some(first) = given.first() {
         let source = serde_json::json!({ *first: spec[*first] });
         errors.extend(crate::pod_volumes::source_errors(&source, "spec"));
+        if *first == "csi" && text_of(&spec["csi"], "volumeHandle").is_empty() {
+            errors.push(FieldError::required("spec.csi.volumeHandle", ""));
+        }
     }
     errors
 }
@@ -151,12 +240,35 @@ mod tests {
     }
 
     #[test]
+    fn a_range_is_about_what_containers_use() {
+        let range = |limit: Value| json!({"spec": {"limits": [limit]}});
+        let found = range_errors(&range(json!({"type": "Pod", "max": {"storage": "1"}})));
+        assert_eq!(fields(&found), ["spec.limits[0].max[storage]"]);
+        assert_eq!(range_errors(&range(json!({"type": "Foo"}))).len(), 1);
+        let ratio =
+            json!({"type": "Pod", "min": {"cpu": "1"}, "max": {"cpu": "10"}, "maxLimitRequestRatio": {"cpu": "20"}});
+        let found = range_errors(&range(ratio));
+        assert_eq!(found[0].message, "Invalid value: \"20\": ratio 20 is greater than max/min = 10.000000");
+    }
+
+    #[test]
     fn a_default_lies_within_the_bounds() {
         let limit = json!({"type": "Container", "default": {"cpu": "1"}, "max": {"cpu": "500m"}});
         let errors = range_errors(&json!({"spec": {"limits": [limit]}}));
         assert_eq!(fields(&errors), ["spec.limits[0].default[cpu]"]);
         let pod = json!({"type": "Pod", "default": {"cpu": "1"}});
         assert_eq!(fields(&range_errors(&json!({"spec": {"limits": [pod, pod]}}))).len(), 3);
+    }
+
+    #[test]
+    fn a_volume_stays_where_it_is() {
+        let volume =
+            |path: &str, mode: &str| json!({"spec": {"hostPath": {"path": path, "type": ""}, "volumeMode": mode}});
+        let found = volume_changes(&volume("/y", "Block"), &volume("/x", "Filesystem"));
+        assert_eq!(fields(&found), ["spec.persistentvolumesource", "volumeMode"]);
+        let diff = "@@ -2,7 +2,7 @@\n  \"GCEPersistentDisk\": null,\n  \"AWSElasticBlockStore\": null,\n  \"HostPath\": {\n-  \
+                    \"Path\": \"/x\",\n+  \"Path\": \"/y\",\n";
+        assert!(found[0].message.contains(diff), "{}", found[0].message);
     }
 
     #[test]

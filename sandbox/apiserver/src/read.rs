@@ -209,7 +209,9 @@ impl Token {
             |why: String| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         let bytes = TOKENS.decode(text).map_err(|_| {
             let alphabet = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-            let at = text.bytes().position(|b| !alphabet(b)).unwrap_or(text.len());
+            // A last group of one character is told by where it starts.
+            let end = if text.len() % 4 == 1 { text.len() - 1 } else { text.len() };
+            let at = text.bytes().position(|b| !alphabet(b)).unwrap_or(end);
             bad(format!("illegal base64 data at input byte {at}"))
         })?;
         let value: Value = serde_json::from_slice(&bytes)
@@ -241,5 +243,6 @@ mod tests {
         let found = |text: &str| Token::decode(text).err().unwrap().message;
         assert!(found("xx").ends_with("invalid character '\u{c7}' looking for beginning of value"), "{}", found("xx"));
         assert!(found("a!").ends_with("illegal base64 data at input byte 1"));
+        assert!(found("x").ends_with("illegal base64 data at input byte 0"));
     }
 }

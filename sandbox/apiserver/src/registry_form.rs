@@ -66,6 +66,16 @@ pub fn to_storage(resource: &Resource, mut value: Value) -> (Value, u64) {
     }
 }
 
+/// What a dry run answers: the object as it would come back from the storage (`DryRunnableStorage`), so that what the
+/// stored version does not know is gone.
+pub fn show_dry_run(resource: &Resource, mut object: Value) -> Value {
+    if resource.custom.as_ref().and_then(|c| c.storage.as_ref()).is_none() {
+        empty_to_null(resource, &mut object);
+        return object;
+    }
+    convert_object(resource, to_storage(resource, object).0)
+}
+
 /// Built-in kinds are stored as protobuf, which cannot tell a list without items from none.
 fn empty_to_null(resource: &Resource, value: &mut Value) {
     let list = match resource.plural.as_str() {

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::schema::FieldError;
+use crate::schema::{CauseReason, FieldError};
 
 const NEGATIVE: &str = "must be greater than or equal to 0";
 const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', \
@@ -73,7 +73,16 @@ pub fn selector_errors(selector: Option<&Value>, kind: &str) -> Vec<FieldError> 
     };
     let mut errors = crate::admission::selector_errors("spec.selector", selector);
     if !errors.is_empty() {
-        errors.push(FieldError::invalid_shown("spec.selector", &show_selector(selector), "invalid label selector"));
+        let shown = show_selector(selector);
+        match kind {
+            // Told by itself, without a word of why.
+            "statefulset" => {
+                let message = format!("Invalid value: {shown}");
+                errors.push(FieldError::new(CauseReason::Invalid, "spec.selector", message));
+            }
+            "daemonset" => {}
+            _ => errors.push(FieldError::invalid_shown("spec.selector", &shown, "invalid label selector")),
+        }
     } else if selector.as_object().is_some_and(serde_json::Map::is_empty) {
         let why = format!("empty selector is invalid for {kind}");
         errors.push(FieldError::invalid("spec.selector", selector, &why));
@@ -113,12 +122,29 @@ pub fn status_errors(plural: &str, object: &Value) -> Vec<FieldError> {
             "unavailableReplicas",
             "collisionCount",
         ],
-        "replicasets" => {
+        "replicasets" | "replicationcontrollers" => {
             &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"]
         }
-        "statefulsets" => {
-            &["replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "observedGeneration", "collisionCount"]
-        }
+        "statefulsets" => &[
+            "replicas",
+            "readyReplicas",
+            "currentReplicas",
+            "updatedReplicas",
+            "availableReplicas",
+            "observedGeneration",
+            "collisionCount",
+        ],
+        "daemonsets" => &[
+            "currentNumberScheduled",
+            "numberMisscheduled",
+            "desiredNumberScheduled",
+            "numberReady",
+            "observedGeneration",
+            "updatedNumberScheduled",
+            "numberAvailable",
+            "numberUnavailable",
+            "collisionCount",
+        ],
         "jobs" => &["active", "succeeded", "failed"],
         _ => return Vec::new(),
     };
@@ -129,7 +155,7 @@ pub fn status_errors(plural: &str, object: &Value) -> Vec<FieldError> {
             errors.push(FieldError::invalid(format!("status.{member}"), &count(member).into(), NEGATIVE));
         }
     }
-    if plural == "jobs" {
+    if matches!(plural, "jobs" | "daemonsets") {
         return errors;
     }
     let parts = ["updatedReplicas", "fullyLabeledReplicas", "readyReplicas", "currentReplicas", "availableReplicas"];
@@ -140,7 +166,10 @@ pub fn status_errors(plural: &str, object: &Value) -> Vec<FieldError> {
         }
     }
     if counts.contains(&"availableReplicas") && count("availableReplicas") > count("readyReplicas") {
-        let why = "cannot be greater than readyReplicas";
+        let why = match plural {
+            "statefulsets" => "cannot be greater than status.readyReplicas",
+            _ => "cannot be greater than readyReplicas",
+        };
         errors.push(FieldError::invalid("status.availableReplicas", &count("availableReplicas").into(), why));
     }
     errors

@@ -4,8 +4,10 @@
 use serde_json::Value;
 
 use crate::error::{Status, go_quote};
+use crate::internal_form::internal_text;
 use crate::meta;
 use crate::resource::Resource;
+use crate::schema::{CauseReason, FieldError};
 use crate::server::ApiServer;
 use crate::store::Key;
 
@@ -68,10 +70,43 @@ pub fn check_overhead(server: &ApiServer, resource: &Resource, pod: &Value) -> R
     }
 }
 
+/// What a class may ask for (`pkg/apis/node/validation`).
+pub fn class_errors(class: &Value) -> Vec<FieldError> {
+    let pod_fixed = class.pointer("/overhead/podFixed");
+    let mut errors = crate::pod_rules::overhead_errors(pod_fixed, "overhead");
+    let scheduling = class.get("scheduling").unwrap_or(&Value::Null);
+    for (key, value) in scheduling.get("nodeSelector").and_then(Value::as_object).into_iter().flatten() {
+        let value = value.as_str().unwrap_or_default();
+        let keys = meta::qualified_name_problems(key).into_iter().map(|why| (key.as_str(), why));
+        for (shown, why) in keys.chain(meta::label_value_problems(value).into_iter().map(|why| (value, why))) {
+            errors.push(FieldError::invalid_text("scheduling.nodeSelector", shown, &why));
+        }
+    }
+    let tolerations = scheduling.get("tolerations").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    for (index, toleration) in tolerations.iter().enumerate() {
+        let at = format!("scheduling.tolerations[{index}]");
+        crate::podspec::validate_toleration(toleration, &at, &mut errors);
+        if tolerations[..index].contains(toleration) {
+            let shown = internal_text("Toleration", toleration);
+            errors.push(FieldError::new(CauseReason::Duplicate, at, format!("Duplicate value: {shown}")));
+        }
+    }
+    errors
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_class_asks_for_what_there_is() {
+        let fields = |class: Value| class_errors(&class).into_iter().map(|e| e.field).collect::<Vec<_>>();
+        let twice = json!({"key": "a", "operator": "Exists"});
+        let class = json!({"overhead": {"podFixed": {"cpu": "-1"}}, "scheduling": {"nodeSelector": {"a b": "c"},
+            "tolerations": [twice, twice]}});
+        assert_eq!(fields(class), ["overhead.limits[cpu]", "scheduling.nodeSelector", "scheduling.tolerations[1]"]);
+    }
 
     #[test]
     fn a_class_gives_overhead_and_place() {

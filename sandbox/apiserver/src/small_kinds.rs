@@ -32,6 +32,19 @@ const MEASURES: [&str; 19] = [
     "services.nodeports",
 ];
 
+/// What there is in whole numbers only.
+const COUNTED: [&str; 9] = [
+    "configmaps",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+];
+
 fn spec_of(object: &Value) -> &Value {
     object.get("spec").unwrap_or(&Value::Null)
 }
@@ -84,9 +97,14 @@ pub fn budget_errors(budget: &Value) -> Vec<FieldError> {
 
 /// A ResourceQuota.
 pub fn quota_errors(quota: &Value) -> Vec<FieldError> {
+    measure_errors(spec_of(quota).get("hard"), "spec.hard")
+}
+
+/// Amounts of what quotas measure.
+pub fn measure_errors(amounts: Option<&Value>, at: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    for (name, amount) in spec_of(quota).get("hard").and_then(Value::as_object).into_iter().flatten() {
-        let field = format!("spec.hard[{name}]");
+    for (name, amount) in amounts.and_then(Value::as_object).into_iter().flatten() {
+        let field = format!("{at}[{name}]");
         if !name.contains('/') && !MEASURES.contains(&name.as_str()) && !name.starts_with("hugepages-") {
             let problems = crate::meta::qualified_name_problems(name);
             let odd = if problems.is_empty() {
@@ -97,8 +115,12 @@ pub fn quota_errors(quota: &Value) -> Vec<FieldError> {
             errors.extend(odd.iter().map(|why| FieldError::invalid_text(field.clone(), name, why)));
             errors.push(FieldError::invalid_text(field.clone(), name, "must be a standard resource for quota"));
         }
-        if Amount::parse(amount).is_some_and(Amount::is_negative) {
-            errors.push(FieldError::invalid(field, amount, NEGATIVE));
+        let parsed = Amount::parse(amount);
+        if parsed.is_some_and(Amount::is_negative) {
+            errors.push(FieldError::invalid(field.as_str(), amount, NEGATIVE));
+        }
+        if COUNTED.contains(&name.as_str()) && parsed.is_some_and(|amount| !amount.is_whole()) {
+            errors.push(FieldError::invalid(field, amount, "must be an integer"));
         }
     }
     errors
@@ -155,6 +177,12 @@ pub fn schedule_errors(job: &Value, old: Option<&Value>) -> Vec<FieldError> {
     {
         errors.push(FieldError::not_supported("spec.concurrencyPolicy", policy, &policies));
     }
+    let inner = spec.pointer("/jobTemplate/spec").unwrap_or(&Value::Null);
+    for key in ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"] {
+        if let Some(number) = given(inner, key).filter(|number| number.as_i64().is_some_and(|n| n < 0)) {
+            errors.push(FieldError::invalid(format!("spec.jobTemplate.spec.{key}"), number, NEGATIVE));
+        }
+    }
     let template = spec.pointer("/jobTemplate/spec/template").unwrap_or(&Value::Null);
     errors.extend(crate::workload_rules::template_errors(template, "spec.jobTemplate.spec.template"));
     let pod = template.get("spec").unwrap_or(&Value::Null);
@@ -197,30 +225,28 @@ pub fn autoscaler_errors(autoscaler: &Value) -> Vec<FieldError> {
             errors.push(FieldError::forbidden("spec.metrics", why));
         }
     }
-    if most < 1 {
+    if most == 0 {
         errors.push(FieldError::required("spec.maxReplicas", "must be set and greater than 0"));
+    } else if most < 0 {
+        errors.push(FieldError::invalid("spec.maxReplicas", &most.into(), "must be greater than or equal to 1"));
     }
     // One is the default.
     if most < least.unwrap_or(1) {
         let why = "must be greater than or equal to `minReplicas`";
         errors.push(FieldError::invalid("spec.maxReplicas", &most.into(), why));
     }
-    for key in ["kind", "name"] {
-        let (field, text) =
-            (format!("spec.scaleTargetRef.{key}"), text_of(spec.get("scaleTargetRef").unwrap_or(&Value::Null), key));
-        if text.is_empty() {
-            errors.push(FieldError::required(field.as_str(), ""));
-        }
-        for part in ["/", "%"].into_iter().filter(|part| text.contains(part)) {
-            errors.push(FieldError::invalid_text(field.as_str(), text, &format!("may not contain '{part}'")));
-        }
-    }
     let target = spec.get("scaleTargetRef").unwrap_or(&Value::Null);
+    for key in ["kind", "name"] {
+        let field = format!("spec.scaleTargetRef.{key}");
+        errors.extend(crate::autoscaler_rules::path_name_errors(&field, text_of(target, key), ""));
+    }
     let version = text_of(target, "apiVersion");
-    if !version.contains('/') && text_of(target, "kind") != "ReplicationController" {
+    let grouped = version.split_once('/').is_some_and(|(group, _)| !group.is_empty());
+    if !grouped && text_of(target, "kind") != "ReplicationController" {
         let why = "apiVersion must specify API group";
         errors.push(FieldError::invalid_text("spec.scaleTargetRef.apiVersion", version, why));
     }
+    errors.extend(crate::autoscaler_rules::measure_errors(spec));
     errors
 }
 
@@ -231,7 +257,8 @@ pub fn ingress_errors(ingress: &Value) -> Vec<FieldError> {
     if ruled || given(spec, "defaultBackend").is_some() {
         return Vec::new();
     }
-    vec![FieldError::invalid("spec", &Value::Null, "either `defaultBackend` or `rules` must be specified")]
+    let shown = spec.get("rules").unwrap_or(&Value::Null);
+    vec![FieldError::invalid("spec", shown, "either `defaultBackend` or `rules` must be specified")]
 }
 
 #[cfg(test)]

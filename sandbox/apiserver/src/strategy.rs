@@ -11,7 +11,7 @@ use crate::resource::Resource;
 use crate::server::ApiServer;
 use crate::write::Part;
 
-pub use checks::{kind_warnings, validate_part, validate_strategy};
+pub use checks::{kind_warnings, namespace_errors, validate_part, validate_strategy};
 
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
@@ -65,6 +65,29 @@ pub fn complete_decoded(resource: &Resource, object: &mut Value) {
         select_own_pods(object);
     }
     label_job(resource, object);
+    if is_kind(resource, "", "persistentvolumeclaims") {
+        crate::storage_rules::settle_origin(object);
+    }
+    if is_kind(resource, "", "serviceaccounts") {
+        // Of a reference to a secret the name alone is kept.
+        for secret in object.get_mut("secrets").and_then(Value::as_array_mut).into_iter().flatten() {
+            secret.as_object_mut().into_iter().for_each(|members| members.retain(|key, _| key == "name"));
+        }
+    }
+    if is_kind(resource, "apps", "statefulsets") {
+        // How many pods at once are replaced is behind a gate that is shut.
+        let rolling = object.pointer_mut("/spec/updateStrategy/rollingUpdate").and_then(Value::as_object_mut);
+        rolling.map(|rolling| rolling.remove("maxUnavailable"));
+    }
+    if is_kind(resource, "discovery.k8s.io", "endpointslices") {
+        for endpoint in object.get_mut("endpoints").and_then(Value::as_array_mut).into_iter().flatten() {
+            endpoint.as_object_mut().map(|endpoint| endpoint.remove("deprecatedTopology"));
+        }
+    }
+    if is_kind(resource, "", "nodes") {
+        // Configuration that kubelets once read.
+        object.get_mut("spec").and_then(Value::as_object_mut).map(|spec| spec.remove("configSource"));
+    }
 }
 
 /// `SetDefaults_Job`: a Job without labels takes its template's.
@@ -233,6 +256,13 @@ fn complete_status(resource: &Resource, object: &mut Value) {
         _ => return,
     };
     let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) else { return };
+    // A pod's address is the first of its list where it is not told by itself.
+    if from == "podIP" && !status.contains_key(from) {
+        if let Some(first) = status.get(to).and_then(|list| list.pointer("/0/ip")).cloned() {
+            status.insert(from.into(), first);
+        }
+        return;
+    }
     // The list follows the single address.
     let moved = from == "podIP"
         && status

@@ -40,9 +40,8 @@ pub fn watch_objects(call: &Call) -> Result<Reply, Status> {
         options.fields =
             crate::selector::FieldSelector::parse(&selector, &call.resource).map_err(Status::bad_request)?;
     }
-    let include = match call.query.get("includeObject") {
-        Some("None") => IncludeObject::None,
-        Some("Object") => IncludeObject::Object,
+    let include = match call.output.transform {
+        Transform::Table(_) => crate::http::include_object(call)?,
         _ => IncludeObject::Metadata,
     };
     let (changes, current, initial) = {
@@ -56,7 +55,8 @@ pub fn watch_objects(call: &Call) -> Result<Reply, Status> {
         let initial = wants_initial.then(|| store.list(&call.resource.storage, None));
         (changes, current, initial)
     };
-    let life = options.timeout_seconds.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
+    // One that is over before it starts ends at once.
+    let life = options.timeout_seconds.filter(|s| *s != 0).map(|s| u64::try_from(s).unwrap_or_default());
     let now = Instant::now();
     let mut stream = Watch {
         server: call.server.clone(),

@@ -40,16 +40,33 @@ fn required_one(field: String, value: &str, known: &[&str]) -> Option<FieldError
     }
 }
 
-/// The labels of a pod template.
+/// What annotations may take together.
+const LARGEST_ANNOTATIONS: usize = 256 * 1024;
+
+/// The labels and annotations of a pod template, which has no containers for debugging.
 pub fn template_errors(template: &Value, at: &str) -> Vec<FieldError> {
-    let labels = template.pointer("/metadata/labels").and_then(Value::as_object);
+    let members = |key: &str| template.pointer(&format!("/metadata/{key}")).and_then(Value::as_object);
     let mut errors = Vec::new();
-    for (key, value) in labels.into_iter().flatten() {
+    for (key, value) in members("labels").into_iter().flatten() {
         let value = value.as_str().unwrap_or_default();
         let keys = qualified_name_problems(key).into_iter().map(|why| (key.as_str(), why));
         for (shown, why) in keys.chain(label_value_problems(value).into_iter().map(|why| (value, why))) {
             errors.push(FieldError::invalid_text(format!("{at}.labels"), shown, &why));
         }
+    }
+    let field = format!("{at}.annotations");
+    let mut size = 0;
+    for (key, value) in members("annotations").into_iter().flatten() {
+        let problems = qualified_name_problems(&key.to_lowercase());
+        errors.extend(problems.iter().map(|why| FieldError::invalid_text(field.as_str(), key, why)));
+        size += key.len() + value.as_str().map_or(0, str::len);
+    }
+    if size > LARGEST_ANNOTATIONS {
+        errors.push(FieldError::too_long(field, LARGEST_ANNOTATIONS));
+    }
+    if template.get("spec").is_some_and(|spec| !items_of(spec, "ephemeralContainers").is_empty()) {
+        let why = "ephemeral containers not allowed in pod template";
+        errors.push(FieldError::forbidden(format!("{at}.spec.ephemeralContainers"), why));
     }
     errors
 }
@@ -299,7 +316,7 @@ pub fn set_errors(spec: &Value) -> Vec<FieldError> {
     }
     for (index, claim) in items_of(spec, "volumeClaimTemplates").iter().enumerate() {
         errors.extend(claim_name_errors(claim, &format!("spec.template.spec.volumes[{index}]")));
-        let details = crate::kind_rules::claim_details(claim);
+        let details = crate::storage_rules::claim_details(claim);
         for mut error in crate::small_kinds::claim_errors(claim).into_iter().chain(details) {
             error.field = format!("spec.volumeClaimTemplates[{index}].{}", error.field);
             errors.push(error);
@@ -386,6 +403,16 @@ mod tests {
 
     fn fields(errors: &[FieldError]) -> Vec<&str> {
         errors.iter().map(|e| e.field.as_str()).collect()
+    }
+
+    #[test]
+    fn a_template_is_named_and_noted_well() {
+        let template = json!({"metadata": {"labels": {"x y": "z"}, "annotations": {"A b": "c"}},
+            "spec": {"ephemeralContainers": [{"name": "e"}]}});
+        let found: Vec<String> = template_errors(&template, "t").into_iter().map(|e| e.field).collect();
+        assert_eq!(found, ["t.labels", "t.annotations", "t.spec.ephemeralContainers"]);
+        let large = json!({"metadata": {"annotations": {"a": "x".repeat(LARGEST_ANNOTATIONS)}}});
+        assert_eq!(template_errors(&large, "t").len(), 1);
     }
 
     #[test]

@@ -256,7 +256,8 @@ pub fn run_policies(
                 // A configuration that fails denies whatever the binding's actions are.
                 Err(_) if policy.fail_open => continue,
                 Err(why) => {
-                    let message = format!("failed to configure binding: {why}");
+                    let broken = why.starts_with(BROKEN_POLICY);
+                    let message = if broken { why } else { format!("failed to configure binding: {why}") };
                     let denial = Denial { reason: "Invalid".into(), message };
                     denied = denied.or_else(|| Some(denial_status(policy, binding, attributes, object, &denial)));
                     continue;
@@ -387,6 +388,8 @@ fn namespace_object(server: &ApiServer, namespace: &str) -> Option<Value> {
     Some(value)
 }
 
+const BROKEN_POLICY: &str = "failed to configure policy";
+
 /// The parameters of a binding; one `None` where it has none (`CollectParams`).
 fn collect_params(
     server: &ApiServer,
@@ -399,9 +402,9 @@ fn collect_params(
     };
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let registry = server.registry();
-    let resource = registry
-        .by_kind(group, version, kind)
-        .ok_or_else(|| format!("paramKind kind `&ParamKind{{APIVersion:{api_version},Kind:{kind},}}` not known"))?;
+    let resource = registry.by_kind(group, version, kind).ok_or_else(|| {
+        format!("{BROKEN_POLICY}: failed to find resource referenced by paramKind: '{api_version}, Kind={kind}'")
+    })?;
     let namespace = match (resource.namespaced, wanted.namespace.as_str()) {
         (false, "") => "",
         (false, _) => return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".into()),
@@ -431,10 +434,12 @@ fn denial_status(
     object: Option<&Value>,
     denial: &Denial,
 ) -> Status {
-    let message = format!(
-        "ValidatingAdmissionPolicy '{}' with binding '{}' denied request: {}",
-        policy.name, binding.name, denial.message
-    );
+    // What is wrong with the policy itself is not blamed on a binding.
+    let blamed = match denial.message.starts_with(BROKEN_POLICY) {
+        true => String::new(),
+        false => format!(" with binding '{}'", binding.name),
+    };
+    let message = format!("ValidatingAdmissionPolicy '{}'{blamed} denied request: {}", policy.name, denial.message);
     let resource = attributes.resource;
     let name = forbidden_name(attributes, object);
     let mut status = Status::forbidden(&resource.group, &resource.plural, &name, &message);

@@ -121,6 +121,8 @@ fn decode_member(key: &str, shape: Shape, value: &mut Value, unknown: &mut Vec<S
         },
         Shape::TextList => match value {
             Value::Array(list) => {
+                // Go reads a null into what is there: the empty text of a new element.
+                list.iter_mut().filter(|v| v.is_null()).for_each(|v| *v = "".into());
                 if let Some(bad) = list.iter().find(|v| !v.is_string()) {
                     return mismatch(bad, "string");
                 }

@@ -98,6 +98,7 @@ pub fn default_object(object: &mut Value, group: &str, kind: &str) {
             ("batch", "CronJob") => cron_job(spec),
             ("autoscaling", "HorizontalPodAutoscaler") => default_autoscaler(spec),
             ("networking.k8s.io", "NetworkPolicy") => network_policy(spec),
+            ("storage.k8s.io", "CSIDriver") => default_driver(spec),
             ("networking.k8s.io", "IngressClass") => {
                 if let Some(parameters) = object_at(spec, "parameters") {
                     put_default(parameters, "scope", "Cluster");
@@ -224,10 +225,25 @@ fn default_addresses(service: &mut Object) {
     }
 }
 
+fn default_driver(spec: &mut Object) {
+    put_default(spec, "attachRequired", true);
+    for key in ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"] {
+        put_default(spec, key, false);
+    }
+    put_default(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+    if spec.get("volumeLifecycleModes").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+        spec.insert("volumeLifecycleModes".into(), json!(["Persistent"]));
+    }
+}
+
 fn default_service(spec: &mut Object) {
     put_default(spec, "sessionAffinity", "None");
     if text_of(spec, "sessionAffinity") == "ClientIP" {
-        put_default(spec, "sessionAffinityConfig", json!({"clientIP": {"timeoutSeconds": 10800}}));
+        put_default(spec, "sessionAffinityConfig", json!({}));
+        if let Some(config) = object_at(spec, "sessionAffinityConfig") {
+            put_default(config, "clientIP", json!({}));
+            object_at(config, "clientIP").into_iter().for_each(|client| put_default(client, "timeoutSeconds", 10800));
+        }
     } else if text_of(spec, "sessionAffinity") == "None" {
         spec.remove("sessionAffinityConfig");
     }

@@ -136,6 +136,11 @@ fn default_volume(volume: &mut Object) {
 /// The sources that pods and persistent volumes share, and those of pods.
 pub fn volume_source(volume: &mut Object) {
     const MODE: i32 = 0o644;
+    if let Some(image) = object_at(volume, "image") {
+        let reference = text_of(image, "reference").to_owned();
+        let always = is_latest(&reference) && is_reference(&reference);
+        put_default(image, "pullPolicy", if always { "Always" } else { "IfNotPresent" });
+    }
     for name in ["secret", "configMap", "downwardAPI", "projected"] {
         if let Some(source) = object_at(volume, name) {
             put_default(source, "defaultMode", MODE);

@@ -82,10 +82,62 @@ pub fn validate_service(service: &Value, old: Option<&Value>) -> Vec<FieldError>
             errors.push(FieldError::forbidden(format!("spec.{member}"), BALANCER_ONLY));
         }
     }
+    if let Some(class) = given("loadBalancerClass").and_then(Value::as_str).filter(|_| kind == "LoadBalancer") {
+        let problems = qualified_name_problems(class).into_iter();
+        errors.extend(problems.map(|why| FieldError::invalid_text("spec.loadBalancerClass", class, &why)));
+    }
     errors.extend(traffic_errors(service));
     errors.extend(unsupported(spec, "internalTrafficPolicy", &["Cluster", "Local"]));
     let near = ["PreferClose", "PreferSameZone", "PreferSameNode"];
     errors.extend(unsupported(spec, "trafficDistribution", &near));
+    errors
+}
+
+/// `ValidateLoadBalancerStatus`: where a service is reached that has a balancer.
+pub fn balancer_errors(service: &Value) -> Vec<FieldError> {
+    let entries =
+        service.pointer("/status/loadBalancer/ingress").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let field = "status.loadBalancer.ingress";
+    if text_at(service, "/spec/type") != "LoadBalancer" {
+        let why = "may only be used when `spec.type` is 'LoadBalancer'";
+        return (!entries.is_empty()).then(|| FieldError::forbidden(field, why)).into_iter().collect();
+    }
+    let at = |index: usize| format!("{field}[{index}]");
+    entries
+        .iter()
+        .enumerate()
+        .flat_map(|(i, entry)| mode_error(entry, &at(i)).into_iter().chain(entry_errors(entry, &at(i))))
+        .collect()
+}
+
+/// How packets arrive at an address.
+fn mode_error(entry: &Value, at: &str) -> Option<FieldError> {
+    let (ip, field) = (text_at(entry, "/ip"), format!("{at}.ipMode"));
+    match entry.get("ipMode").and_then(Value::as_str) {
+        None if !ip.is_empty() => Some(FieldError::required(field, "must be specified when `ip` is set")),
+        Some(_) if ip.is_empty() => Some(FieldError::forbidden(field, "may not be specified when `ip` is not set")),
+        Some(mode) if !["Proxy", "VIP"].contains(&mode) => {
+            Some(FieldError::not_supported(field, &mode.into(), &["Proxy", "VIP"]))
+        }
+        _ => None,
+    }
+}
+
+/// An address or a name of a balancer.
+pub fn entry_errors(entry: &Value, at: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let (ip, host) = (text_at(entry, "/ip"), text_at(entry, "/hostname"));
+    if !ip.is_empty() && ip.parse::<IpAddr>().is_err() {
+        errors.push(FieldError::invalid_text(format!("{at}.ip"), ip, ADDRESS));
+    }
+    if !host.is_empty() {
+        let field = format!("{at}.hostname");
+        let problems = crate::meta::subdomain_problems(host);
+        errors.extend(problems.iter().map(|why| FieldError::invalid_text(field.as_str(), host, why)));
+        if host.parse::<IpAddr>().is_ok() {
+            errors.push(FieldError::invalid_text(field, host, "must be a DNS name, not an IP address"));
+        }
+    }
     errors
 }
 
@@ -310,6 +362,15 @@ mod tests {
         assert!(target_errors("p", &Value::Null).is_empty() && target_errors("p", &json!("http-2")).is_empty());
         assert_eq!(target_errors("p", &json!("BAD_NAME")).len(), 2);
         assert_eq!(target_errors("p", &json!(70000)).len(), 1);
+    }
+
+    #[test]
+    fn only_a_balancer_has_addresses() {
+        let service = |kind: &str, entry: Value| json!({"spec": {"type": kind}, "status": {"loadBalancer": {"ingress": [entry]}}});
+        assert_eq!(balancer_errors(&service("ClusterIP", json!({"ip": "1.2.3.4"}))).len(), 1);
+        assert!(balancer_errors(&service("LoadBalancer", json!({"ip": "1.2.3.4", "ipMode": "VIP"}))).is_empty());
+        let named = balancer_errors(&service("LoadBalancer", json!({"hostname": "1.2.3.4"})));
+        assert_eq!(named[0].message, "Invalid value: \"1.2.3.4\": must be a DNS name, not an IP address");
     }
 
     #[test]

@@ -58,6 +58,12 @@ fn own_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
             kept.filter(|n| *n < 0).map(|_| text.to_owned()).into_iter().collect()
         }
         ("discovery.k8s.io", "endpointslices") => crate::endpoint_rules::slice_warnings(object),
+        ("storage.k8s.io", "csidrivers") => crate::driver_rules::driver_warning(object).into_iter().collect(),
+        ("", "nodes") => {
+            let text = "spec.externalID: this field is deprecated, and is unused by Kubernetes";
+            let given = object.pointer("/spec/externalID").and_then(Value::as_str).is_some_and(|id| !id.is_empty());
+            given.then(|| text.to_owned()).into_iter().collect()
+        }
         ("", "secrets") => crate::data::secret_warning(object).into_iter().collect(),
         ("apiextensions.k8s.io", _) => crate::schema::format_warnings(object, old),
         _ => Vec::new(),
@@ -75,9 +81,21 @@ pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value
         ("", "endpoints") => crate::endpoint_rules::subset_errors(object),
         ("discovery.k8s.io", "endpointslices") => crate::endpoint_rules::slice_errors(object, old),
         ("", "limitranges") => crate::range_rules::range_errors(object),
-        ("", "persistentvolumes") => crate::range_rules::volume_errors(object),
-        ("node.k8s.io", "runtimeclasses") => handler_errors(object, old),
-        ("networking.k8s.io", "ingressclasses") => controller_errors(object, old),
+        ("", "persistentvolumes") => {
+            let mut errors = crate::range_rules::volume_errors(object);
+            errors.extend(old.into_iter().flat_map(|old| crate::range_rules::volume_changes(object, old)));
+            errors
+        }
+        ("node.k8s.io", "runtimeclasses") => {
+            let mut errors = handler_errors(object, old);
+            errors.extend(crate::runtime_class::class_errors(object));
+            errors
+        }
+        ("networking.k8s.io", "ingressclasses") => {
+            let mut errors = controller_errors(object, old);
+            errors.extend(crate::kind_rules::parameter_errors(object));
+            errors
+        }
         ("rbac.authorization.k8s.io", "roles" | "clusterroles") => {
             crate::auth::role_errors(object, resource.namespaced)
         }
@@ -114,15 +132,15 @@ pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value
         }
         ("", "resourcequotas") => {
             let mut errors = crate::small_kinds::quota_errors(object);
-            errors.extend(crate::kind_rules::scope_errors(object, old));
+            errors.extend(crate::scope_rules::scope_errors(object, old));
             errors
         }
         ("", "persistentvolumeclaims") if old.is_some() => {
-            old.and_then(|old| crate::kind_rules::claim_changes(object, old)).into_iter().collect()
+            old.and_then(|old| crate::storage_rules::claim_changes(object, old)).into_iter().collect()
         }
         ("", "persistentvolumeclaims") => {
             let mut errors = crate::small_kinds::claim_errors(object);
-            errors.extend(crate::kind_rules::claim_details(object));
+            errors.extend(crate::storage_rules::claim_details(object));
             errors
         }
         ("", "nodes") => crate::node_rules::node_errors(object, old),
@@ -133,7 +151,8 @@ pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value
             errors.extend(crate::podspec::validate_spec(pod, "template.spec"));
             errors
         }
-        ("storage.k8s.io", "storageclasses") => crate::kind_rules::storage_class_errors(object, old),
+        ("storage.k8s.io", "csidrivers") => crate::driver_rules::driver_errors(object),
+        ("storage.k8s.io", "storageclasses") => crate::storage_rules::storage_class_errors(object, old),
         ("networking.k8s.io", "networkpolicies") => crate::kind_rules::network_policy_errors(object),
         ("autoscaling", "horizontalpodautoscalers") => crate::small_kinds::autoscaler_errors(object),
         ("networking.k8s.io", "ingresses") => {
@@ -169,20 +188,16 @@ pub fn validate_part(resource: &Resource, part: Part, object: &Value, old: &Valu
             return phase_error(object).into_iter().collect();
         }
         if is_kind(resource, "", "pods") {
-            let mut errors = crate::pod::address_errors(object);
-            errors.extend(crate::pod::class_error(object, old));
-            let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
-            let (node, nominated) = (text("/spec/nodeName"), text("/status/nominatedNodeName"));
-            if !node.is_empty() && !nominated.is_empty() && nominated != node {
-                let why = "may not be set on pods that are already bound to a node";
-                errors.push(FieldError::forbidden("status.nominatedNodeName", why));
-            }
-            return errors;
+            return crate::pod_status::status_errors(object, old);
         }
         if is_kind(resource, "", "nodes") {
             return crate::node_rules::node_update_errors(object, old);
         }
+        if is_kind(resource, "", "services") {
+            return crate::service::balancer_errors(object);
+        }
         let mut errors = crate::rollout::status_errors(&resource.plural, object);
+        errors.extend(crate::status_rules::status_errors(resource, object));
         if is_kind(resource, "batch", "jobs") {
             errors.extend(crate::job_status::status_errors(object, old));
         }
@@ -197,11 +212,21 @@ pub fn validate_part(resource: &Resource, part: Part, object: &Value, old: &Valu
     if part != Part::Named("finalize") || !is_kind(resource, "", "namespaces") {
         return Vec::new();
     }
+    finalizer_errors(object, true)
+}
+
+/// What a new namespace waits for.
+pub fn namespace_errors(object: &Value) -> Vec<FieldError> {
+    finalizer_errors(object, false)
+}
+
+/// What a namespace waits for when it goes.
+fn finalizer_errors(object: &Value, numbered: bool) -> Vec<FieldError> {
     let list = object.pointer("/spec/finalizers").and_then(Value::as_array);
     let mut errors = Vec::new();
     for (index, finalizer) in list.into_iter().flatten().enumerate() {
         let text = finalizer.as_str().unwrap_or_default();
-        let field = format!("spec.finalizers[{index}]");
+        let field = if numbered { format!("spec.finalizers[{index}]") } else { "spec.finalizers".to_owned() };
         let problems = meta::qualified_name_problems(text);
         for problem in &problems {
             errors.push(FieldError::invalid_text("spec.finalizers", text, problem));
@@ -254,6 +279,8 @@ fn handler_errors(class: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
+const LONGEST_CONTROLLER: usize = 250;
+
 /// `ValidateIngressClass`: the controller has a domain and stays.
 fn controller_errors(class: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let controller =
@@ -263,6 +290,8 @@ fn controller_errors(class: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if name.is_empty() {
         errors.push(FieldError::required(field, ""));
+    } else if name.len() > LONGEST_CONTROLLER {
+        errors.push(FieldError::too_long(field, LONGEST_CONTROLLER));
     } else if name.split_once('/').is_none_or(|(domain, path)| domain.is_empty() || path.is_empty()) {
         let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
         errors.push(FieldError::invalid_text(field, &name, why));

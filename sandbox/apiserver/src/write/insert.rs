@@ -64,6 +64,9 @@ pub(super) async fn insert_object(
     if resource.storage == "pods" {
         errors.extend(crate::pod_rules::creation_errors(object.get("spec").unwrap_or(&Value::Null)));
     }
+    if resource.storage == "namespaces" {
+        errors.extend(strategy::namespace_errors(&object));
+    }
     if !errors.is_empty() {
         return Err(invalid_object(&resource, &object, &name, &errors));
     }
@@ -98,7 +101,8 @@ pub(super) async fn insert_object(
         if !sent_version.is_empty() {
             meta::metadata_mut(&mut object).insert("resourceVersion".into(), sent_version.into());
         }
-        return Ok(Reply::Object { code: 201, payload: Payload::Value(object) });
+        let shown = crate::registry_form::show_dry_run(&resource, object);
+        return Ok(Reply::Object { code: 201, payload: Payload::Value(shown) });
     }
     commit_new(call, object, generated)
 }

@@ -182,6 +182,7 @@ async fn create_instead(call: &mut Call, options: &WriteOptions, part: Part, cha
             insert_object(call, options, object, false).await
         }
         Edit::Apply(applied) if part == Part::Whole => {
+            refuse_missing_uid(call, applied)?;
             let mut object = apply_configuration(call, options, part, None, applied)?;
             meta::metadata_mut(&mut object).remove("resourceVersion");
             tidy_or_500(call, &mut object)?;
@@ -199,6 +200,16 @@ fn check_uid(call: &Call, sent: &Value, live: &Value) -> Result<(), Status> {
         return Ok(());
     }
     Err(uid_precondition(call, &call.info.name, sent, live))
+}
+
+/// An apply that names the uid of an object means that one, and not a new one.
+fn refuse_missing_uid(call: &Call, applied: &Value) -> Result<(), Status> {
+    let uid = meta::metadata_text(applied, "uid");
+    if uid.is_empty() {
+        return Ok(());
+    }
+    let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+    Err(Status::conflict(&call.resource.group, &call.resource.plural, &call.info.name, &why))
 }
 
 /// The text of a failed uid precondition, with the key in etcd that the real server prints.

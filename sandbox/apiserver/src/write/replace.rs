@@ -253,7 +253,8 @@ pub(super) fn finish_write(
         return Ok(Outcome::Done(call.stored(200, live)));
     }
     if options.dry_run {
-        return Ok(Outcome::Done(Reply::Object { code: 200, payload: Payload::Value(object) }));
+        let shown = crate::registry_form::show_dry_run(resource, object);
+        return Ok(Outcome::Done(Reply::Object { code: 200, payload: Payload::Value(shown) }));
     }
     super::insert::refuse_too_large(call, &object)?;
     let (value, form) = to_storage(resource, object);

@@ -1,0 +1,78 @@
+//! Writes that end otherwise than they begin, as a kube-apiserver 1.36 answers them: deletions with options of foreign
+//! groups, applies that name an object which is not there, dry runs in a version that is not stored.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod client;
+
+use axum::Router;
+use embedded_apiserver::{ApiServer, Options};
+use serde_json::{Value, json};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn start() -> Router {
+    ApiServer::new(Options::default()).router()
+}
+
+async fn send(router: &Router, method: &str, path: &str, body: Value) -> (u16, Value) {
+    let (status, body, _) = client::send_with(router, method, path, &[], body).await;
+    (status, body)
+}
+
+fn map(metadata: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+}
+
+#[tokio::test]
+async fn options_of_a_deletion_are_taken_from_any_group() {
+    let router = start();
+    for version in ["foo.bar/v1", "apps/v2", "v9"] {
+        assert_eq!(send(&router, "POST", MAPS, map(json!({"name": "m"}))).await.0, 201);
+        let options = json!({"kind": "DeleteOptions", "apiVersion": version});
+        assert_eq!(send(&router, "DELETE", &format!("{MAPS}/m"), options).await.0, 200, "{version}");
+    }
+    let (code, status) = send(&router, "DELETE", &format!("{MAPS}/m"), json!({"apiVersion": "a/b/c"})).await;
+    assert_eq!((code, status["message"].as_str()), (400, Some("unexpected GroupVersion string: a/b/c")));
+}
+
+#[tokio::test]
+async fn an_apply_with_a_uid_makes_no_new_object() {
+    let router = start();
+    let headers = [("content-type", "application/apply-patch+yaml")];
+    let path = format!("{MAPS}/new?fieldManager=m");
+    let body = map(json!({"name": "new", "uid": "1"}));
+    let (code, status, _) = client::send_with(&router, "PATCH", &path, &headers, body).await;
+    let why = "Operation cannot be fulfilled on configmaps \"new\": uid mismatch: the provided object specified uid 1, and \
+               no existing object was found";
+    assert_eq!((code, status["message"].as_str()), (409, Some(why)));
+}
+
+#[tokio::test]
+async fn a_dry_run_shows_what_would_be_stored() {
+    let router = start();
+    let version = |name: &str, storage: bool, member: &str| {
+        let spec = json!({"type": "object", "properties": {member: {"type": "string"}}});
+        json!({"name": name, "served": true, "storage": storage,
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}})
+    };
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "gadgets.dry.test"},
+        "spec": {"group": "dry.test", "scope": "Cluster", "names": {"plural": "gadgets", "kind": "Gadget"},
+            "versions": [version("v1alpha1", false, "old"), version("v1", true, "fresh")]}});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(send(&router, "POST", definitions, definition).await.0, 201);
+    let path = "/apis/dry.test/v1alpha1/gadgets";
+    let gadget = json!({"apiVersion": "dry.test/v1alpha1", "kind": "Gadget", "metadata": {"name": "g"},
+        "spec": {"old": "o"}});
+    let (code, shown) = send(&router, "POST", &format!("{path}?dryRun=All"), gadget).await;
+    assert_eq!((code, &shown["spec"], shown["apiVersion"].as_str()), (201, &json!({}), Some("dry.test/v1alpha1")));
+}
+
+#[tokio::test]
+async fn a_namespace_waits_for_finalizers_with_a_domain() {
+    let router = start();
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"},
+        "spec": {"finalizers": ["a", "b.c/d"]}});
+    let (code, status) = send(&router, "POST", "/api/v1/namespaces", namespace).await;
+    assert_eq!((code, status["details"]["causes"][0]["field"].as_str()), (422, Some("spec.finalizers")));
+}
