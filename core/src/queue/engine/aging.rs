@@ -26,8 +26,7 @@ impl Engine {
     }
 
     fn find_aging(&self, node: QueueIndex) -> Option<PriorityAging> {
-        let says = |at: &QueueIndex| self.slots[at.index()].spec.as_ref()?.aging;
-        self.slots[node.index()].path.iter().find_map(says).filter(|_| self.policy != OrderPolicy::Fifo)
+        self.queues.find_setting(node, |spec| spec.aging).filter(|_| self.policy != OrderPolicy::Fifo)
     }
 
     /// When the priority of a job rises next it is put in line anew.
@@ -84,7 +83,7 @@ impl Engine {
         }
         let is_first = self.lines[node.index()].first_of(shape).is_some_and(|first| new < *first);
         self.remove_pending(node, &key);
-        self.lines[node.index()].insert(new.clone(), shape, &self.shapes[shape.0 as usize].tenants);
+        self.lines[node.index()].insert(new.clone(), shape, &self.shapes[shape].tenants);
         if is_first {
             self.requeue_after_new_first(node, shape);
         }

@@ -10,7 +10,7 @@ use crate::{
     queue::{
         capacity::CapacityGrowth,
         engine::{CapacityRefusal, Engine},
-        pending::line::ShapeId,
+        pending::shape_table::ShapeId,
         quota::{
             admission::{FitClass, JobShape},
             amounts::{Dim, DimAmounts},
@@ -104,7 +104,7 @@ impl Engine {
     fn list_asked_amounts(&self, amounts: &Resources) -> DimAmounts {
         let mut asked = DimAmounts::default();
         for (name, amount) in amounts.iter() {
-            self.dims.find_dim(name).into_iter().for_each(|dim| asked.set(dim, amount.as_nano()));
+            self.queues.dims.find_dim(name).into_iter().for_each(|dim| asked.set(dim, amount.as_nano()));
         }
         asked
     }
@@ -113,7 +113,7 @@ impl Engine {
     /// without more.
     pub(crate) fn find_known_refusal(&self, shape: ShapeId, blocking: &[ReservationId]) -> Option<RefusedClass> {
         let kept = self.list_reservations_keeping_clusters(blocking);
-        let known = self.list_refusals_of_class(self.shape(shape).ask.fit);
+        let known = self.list_refusals_of_class(self.shapes[shape].ask.fit);
         known.map(|(refused, _)| refused).find(|refused| refused.kept.iter().all(|id| kept.contains(id))).cloned()
     }
 
@@ -128,7 +128,7 @@ impl Engine {
 
     /// Why a shape fits nowhere even if everything were empty, if that is known.
     pub(crate) fn find_known_never(&self, shape: ShapeId) -> Option<&str> {
-        let mut known = self.list_refusals_of_class(self.shape(shape).ask.fit);
+        let mut known = self.list_refusals_of_class(self.shapes[shape].ask.fit);
         known.find(|(_, refusal)| refusal.is_final()).map(|(_, refusal)| refusal.detail.as_str())
     }
 
@@ -144,11 +144,11 @@ impl Engine {
         lack: CapacityLack,
         detail: String,
     ) -> RefusedClass {
-        let needs = self.free_needed(self.shape(shape));
+        let needs = self.free_needed(&self.shapes[shape]);
         // If everything were empty, nothing would be kept either.
         let is_final = lack == CapacityLack::LargerClusters;
         let kept = if is_final { Box::default() } else { self.list_reservations_keeping_clusters(blocking) };
-        let refused = RefusedClass { class: self.shape(shape).ask.fit, kept };
+        let refused = RefusedClass { class: self.shapes[shape].ask.fit, kept };
         let new = || CapacityRefusal { lack, detail, inadmissible: BTreeSet::new(), needs };
         self.refusals.entry(refused.clone()).or_insert_with(new);
         refused
@@ -156,14 +156,14 @@ impl Engine {
 
     /// Whether a shape lacks only clusters that are reserved.
     pub(crate) fn lacks_only_reserved_clusters(&self, node: QueueIndex, shape: ShapeId) -> bool {
-        let mut known = self.list_refusals_of_class(self.shape(shape).ask.fit);
+        let mut known = self.list_refusals_of_class(self.shapes[shape].ask.fit);
         !known.any(|(refused, refusals)| refused.kept.is_empty() && refusals.inadmissible.contains(&(node, shape)))
     }
 
     /// No job of a shape is pending any more.
     pub(crate) fn forget_refusals(&mut self, node: QueueIndex, shape: ShapeId) {
         let all: Vec<RefusedClass> =
-            self.list_refusals_of_class(self.shape(shape).ask.fit).map(|(refused, _)| refused.clone()).collect();
+            self.list_refusals_of_class(self.shapes[shape].ask.fit).map(|(refused, _)| refused.clone()).collect();
         for refused in all {
             let Some(refusals) = self.refusals.get_mut(&refused) else { continue };
             refusals.inadmissible.remove(&(node, shape));
@@ -176,9 +176,10 @@ impl Engine {
     fn free_needed(&self, shape: &JobShape) -> FreeNeeded {
         let copies = i128::from(shape.ask.copies.max(1));
         let pods = || shape.ask.tasks.iter().filter(|task| task.min > 0);
-        let least =
-            |dim| pods().map(|task| task.request.get(self.dims.resource_of(dim).as_str()).as_nano()).min().unwrap_or(0);
-        let of_clusters = shape.sparse.iter().filter(|(dim, _)| !self.dims.resource_of(*dim).is_card());
+        let least = |dim| {
+            pods().map(|task| task.request.get(self.queues.dims.resource_of(dim).as_str()).as_nano()).min().unwrap_or(0)
+        };
+        let of_clusters = shape.sparse.iter().filter(|(dim, _)| !self.queues.dims.resource_of(*dim).is_card());
         FreeNeeded(of_clusters.map(|(dim, all)| (*dim, all / copies, least(*dim))).collect())
     }
 }

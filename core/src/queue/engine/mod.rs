@@ -41,16 +41,17 @@ use crate::{
         capacity::{ClusterCapacity, Fit, FitFunction},
         pending::{
             job_order::{JobId, JobKey, OrderPolicy},
-            line::{Inadmissible, PendingLine, ShapeId},
+            line::{Inadmissible, PendingLine},
             queue_order::QueueOrder,
+            shape_table::{ShapeId, ShapeTable},
         },
         quota::{
-            admission::{self, Ask, FitClass, JobShape},
-            amounts::{DimAmounts, Dims, Sparse},
+            admission::{Ask, FitClass, JobShape},
+            amounts::Sparse,
             history::Decay,
+            queue_table::QueueTable,
             running::Counted,
-            slot::{self, QueueIndex, Slot},
-            tree,
+            slot::QueueIndex,
         },
         reservation::{RESERVATION_AFTER, ReservationId, Reservations},
         spec::{FleetResources, QueueSpec},
@@ -120,31 +121,19 @@ pub struct Engine {
     decay: Decay,
     /// Why nothing is released now, if so.
     paused: Option<Arc<str>>,
-    dims: Dims,
-    fleet: FleetResources,
-    slots: Vec<Slot>,
+    queues: QueueTable,
     /// The pending jobs of each queue, as many lines as slots.
     lines: Vec<PendingLine>,
-    index: BTreeMap<QueueName, QueueIndex>,
-    unused: Vec<QueueIndex>,
-    /// Queues or the fleet changed since the tree was worked out.
-    is_quota_outdated: bool,
-    /// Of that: queues, or who goes before whom.
-    is_tree_outdated: bool,
     jobs: HashMap<JobId, QueueingState>,
     /// How many card models each job may use beside its first.
     choices: HashMap<JobId, usize>,
     /// Who waits for more of what another one, of the same workload, holds.
     resized: HashMap<JobId, JobId>,
-    ends: expected_ends::ExpectedEnds,
     /// Of those who wait and clusters were kept for.
     cluster_holds: BTreeMap<JobId, reservations::ClusterHold>,
     /// By queue, the jobs in backoff.
     backing_off: BTreeMap<QueueIndex, BTreeSet<JobId>>,
-    /// Those without users are free for reuse.
-    shapes: Vec<JobShape>,
-    shape_ids: HashMap<Arc<Ask>, ShapeId>,
-    unused_shapes: Vec<ShapeId>,
+    shapes: ShapeTable,
     /// The next job of every queue that has one.
     queue_order: QueueOrder,
     /// Queues where quota came free.
@@ -171,8 +160,6 @@ pub struct Engine {
     has_decided: bool,
     /// The job that others are evicted for.
     preemptor: Option<JobId>,
-    /// Counts changes of what is charged.
-    ledger_version: u64,
 }
 
 /// Looks at reservations in one decision; seldom is a second one needed.
@@ -188,28 +175,18 @@ pub(crate) struct CapacityRefusal {
 
 impl Default for Engine {
     fn default() -> Self {
-        let root = QueueName::from(slot::ROOT);
         Self {
             policy: OrderPolicy::default(),
             decay: Decay::default(),
             paused: None,
-            dims: Dims::default(),
-            fleet: FleetResources::default(),
-            slots: vec![Slot::new(root.clone(), QueueIndex::ROOT)],
+            queues: QueueTable::default(),
             lines: vec![PendingLine::default()],
-            index: [(root, QueueIndex::ROOT)].into(),
-            unused: Vec::new(),
-            is_quota_outdated: false,
-            is_tree_outdated: false,
             jobs: HashMap::new(),
             choices: HashMap::new(),
             resized: HashMap::new(),
-            ends: expected_ends::ExpectedEnds::default(),
             cluster_holds: BTreeMap::new(),
             backing_off: BTreeMap::new(),
-            shapes: Vec::new(),
-            shape_ids: HashMap::new(),
-            unused_shapes: Vec::new(),
+            shapes: ShapeTable::default(),
             queue_order: QueueOrder::default(),
             freed: BTreeSet::new(),
             search: BTreeSet::new(),
@@ -224,7 +201,6 @@ impl Default for Engine {
             reservation_after: Some(RESERVATION_AFTER),
             has_decided: false,
             preemptor: None,
-            ledger_version: 0,
         }
     }
 }
@@ -234,30 +210,19 @@ impl Engine {
     /// A queue was created or changed.
     pub fn set_queue(&mut self, spec: QueueSpec) {
         let node = self.intern_queue(&spec.name);
-        let slot = &mut self.slots[node.index()];
-        if slot.spec.as_ref() != Some(&spec) {
-            slot.spec = Some(spec);
-            (self.is_quota_outdated, self.is_tree_outdated) = (true, true);
-        }
+        self.queues.set_spec(node, spec);
     }
 
     /// A queue is gone. Its jobs stay: those that hold are still charged, those that wait say why.
     pub fn remove_queue(&mut self, name: &QueueName) {
-        if let Some(node) = self.index.get(name) {
-            let slot = &mut self.slots[node.index()];
-            slot.mean_used = DimAmounts::default();
-            let was = slot.spec.take().is_some();
-            (self.is_quota_outdated, self.is_tree_outdated) =
-                (self.is_quota_outdated | was, self.is_tree_outdated | was);
+        if let Some(node) = self.queues.find_node(name) {
+            self.queues.remove_spec(node);
         }
     }
 
     /// What the clusters have all together.
     pub fn set_fleet(&mut self, fleet: FleetResources) {
-        if self.fleet != fleet {
-            self.fleet = fleet;
-            self.is_quota_outdated = true;
-        }
+        self.queues.set_fleet(fleet);
     }
 
     /// One entry of [`Engine::enqueue_job`].
@@ -268,16 +233,16 @@ impl Engine {
         if let Some(QueueingState::Pending { node: was, key: had, shape, rank: ranked }) = self.jobs.get(&job.id)
             && *was == node
             && (had, *ranked) == (&key, rank)
-            && self.shape(*shape).ask == job.ask
+            && self.shapes[*shape].ask == job.ask
         {
             return false;
         }
         let resized = self.resized.remove_entry(&job.id);
         self.remove_entry(job.id.as_str());
         self.resized.extend(resized);
-        let shape = self.intern_shape(job.ask);
+        let shape = self.shapes.intern_shape(job.ask, &mut self.queues.dims);
         let is_first = self.lines[node.index()].first_of(shape).is_some_and(|first| key < *first);
-        self.lines[node.index()].insert(key.clone(), shape, &self.shapes[shape.0 as usize].tenants);
+        self.lines[node.index()].insert(key.clone(), shape, &self.shapes[shape].tenants);
         if is_first {
             self.requeue_after_new_first(node, shape);
         }
@@ -312,18 +277,16 @@ impl Engine {
         counted: &Counted,
     ) {
         let node = self.intern_queue(queue);
-        let moved = self.slots[node.index()].record_ancestors(above);
-        (self.is_quota_outdated, self.is_tree_outdated) =
-            (self.is_quota_outdated | moved, self.is_tree_outdated | moved);
-        let mut charge = self.dims.intern_amounts(charge);
+        self.queues.record_ancestors(node, above);
+        let mut charge = self.queues.dims.intern_amounts(charge);
         if !charge.is_empty() {
-            charge = [charge, counted.list_counts(&mut self.dims)].concat().into();
+            charge = [charge, counted.list_counts(&mut self.queues.dims)].concat().into();
         }
         match self.jobs.get_mut(id) {
             Some(QueueingState::Charged { node: was, charge: had, end }) if *was == node => {
                 if *had != charge {
                     if let Some(end) = *end {
-                        self.ends.replace_ending_amount(&self.slots[node.index()].path, end, had, &charge);
+                        self.queues.replace_ending_amount(node, end, had, &charge);
                     }
                     let had = std::mem::replace(had, charge.clone());
                     self.add_charge(node, &charge);
@@ -345,7 +308,7 @@ impl Engine {
             None => {}
             Some(QueueingState::Charged { node, charge, end }) => {
                 if let Some(end) = end {
-                    self.ends.replace_ending_amount(&self.slots[node.index()].path, end, &charge, &[]);
+                    self.queues.replace_ending_amount(node, end, &charge, &[]);
                 }
                 self.remove_charge(node, &charge);
             }
@@ -354,7 +317,7 @@ impl Engine {
                 self.remove_reservation_of_job(id);
                 self.cancel_aging(node, &key);
                 self.remove_pending(node, &key);
-                self.drop_shape_user(shape);
+                self.shapes.drop_user(shape);
             }
         }
     }
@@ -374,7 +337,7 @@ impl Engine {
     /// [exhausted](ClusterCapacity::is_exhausted): it goes on where it stopped when this is called next.
     pub fn release_next_in_clusters(&mut self, capacity: &mut impl ClusterCapacity) -> Option<Release> {
         // Reservations that are worked out anew come before whoever would pass meanwhile.
-        let is_tree_outdated = self.is_tree_outdated;
+        let is_tree_outdated = self.queues.is_tree_outdated();
         self.resolve_quota();
         if self.paused.is_some() {
             return None;
@@ -418,21 +381,21 @@ impl Engine {
         id: ShapeId,
         capacity: &mut impl ClusterCapacity,
     ) -> Result<Vec<ReservationId>, Inadmissible> {
-        let path = &self.slots[node.index()].path;
-        let short = |asked| admission::find_first_short_quota(&self.slots, path, asked);
+        let path = &self.queues[node].path;
+        let short = |asked| self.queues.find_first_short_quota(path, asked);
         // A limit of jobs first: who is short of that has nothing reserved.
-        let JobShape { counts, sparse, .. } = self.shape(id);
+        let JobShape { counts, sparse, .. } = &self.shapes[id];
         if let Some((at, dim, asked)) = short(counts).or_else(|| short(sparse)) {
             return Err(Inadmissible::Quota(at, dim, asked));
         }
         let blocking = self.list_blocking_reservations(node, key, id);
-        let path = &self.slots[node.index()].path;
-        if let Some((at, dim, needed)) = self.find_first_short_with_reserved(&blocking, path, self.shape(id)) {
-            self.reservations.record_blocked(&blocking, node, id, self.shape(id).ask.run_for.is_some());
+        let path = &self.queues[node].path;
+        if let Some((at, dim, needed)) = self.find_first_short_with_reserved(&blocking, path, &self.shapes[id]) {
+            self.reservations.record_blocked(&blocking, node, id, self.shapes[id].ask.run_for.is_some());
             return Err(Inadmissible::Reserved(at, dim, needed));
         }
-        if let Some((reservation, dim)) = self.find_reservation_blocking_by_share(&blocking, path, self.shape(id)) {
-            self.reservations.record_blocked_by_share(reservation, node, id, self.shape(id).ask.run_for.is_some());
+        if let Some((reservation, dim)) = self.find_reservation_blocking_by_share(&blocking, path, &self.shapes[id]) {
+            self.reservations.record_blocked_by_share(reservation, node, id, self.shapes[id].ask.run_for.is_some());
             return Err(Inadmissible::BehindReservation(dim));
         }
         let refused = match self.find_known_refusal(id, &blocking) {
@@ -440,7 +403,7 @@ impl Engine {
             None => {
                 match capacity.fits(
                     &key.id.job(),
-                    &self.shape(id).ask,
+                    &self.shapes[id].ask,
                     &self.list_clusters_reserved_for_others(&blocking),
                 ) {
                     Fit::Yes => return Ok(blocking),
@@ -461,13 +424,11 @@ impl Engine {
     /// Works out the tree anew if queues or the fleet changed; [`Engine::release_next_by_fit`] does so first.
     pub fn resolve_quota(&mut self) {
         self.drop_unused_names();
-        if !std::mem::take(&mut self.is_quota_outdated) {
+        if !self.queues.is_quota_outdated() {
             return;
         }
-        self.drop_unused_queues();
-        tree::resolve_tree(&mut self.slots, &self.index, &mut self.dims, &self.fleet);
-        self.ledger_version += 1;
-        if std::mem::take(&mut self.is_tree_outdated) {
+        let held = self.list_queues_of_jobs();
+        if self.queues.resolve_tree(&held) {
             self.age_all();
             self.rebuild_reservations();
             self.rebuild_expected_ends();

@@ -8,8 +8,9 @@ use crate::{
         engine::{Engine, JobRank, QueueingState},
         pending::{
             job_order::{DominantShare, JobId, JobKey, OrderPolicy},
-            line::{Inadmissible, ShapeId},
+            line::Inadmissible,
             queue_order::{Head, Touch},
+            shape_table::ShapeId,
         },
         quota::tenant_share::TenantShare,
         quota::{
@@ -36,7 +37,7 @@ impl Engine {
         self.policy = policy;
         // Of the time in which nobody counted nothing is known.
         self.decay = Decay::new(self.decay.half_life());
-        (self.is_quota_outdated, self.is_tree_outdated) = (true, true);
+        self.queues.mark_tree_outdated();
         let mut jobs = std::mem::take(&mut self.jobs);
         for state in jobs.values_mut() {
             if let QueueingState::BackingOff { node, key, rank, .. } = state {
@@ -45,7 +46,7 @@ impl Engine {
             let QueueingState::Pending { node, key, shape, rank } = state else { continue };
             self.remove_pending(*node, key);
             *key = self.job_key(*node, key.id.clone(), key.created, *rank);
-            self.lines[node.index()].insert(key.clone(), *shape, &self.shapes[shape.0 as usize].tenants);
+            self.lines[node.index()].insert(key.clone(), *shape, &self.shapes[*shape].tenants);
         }
         self.jobs = jobs;
     }
@@ -61,15 +62,15 @@ impl Engine {
     pub fn set_mean_used(&mut self, queue: &QueueName, mean: &Resources) {
         let node = self.intern_queue(queue);
         let mut amounts = DimAmounts::default();
-        amounts.add(&self.dims.intern_amounts(mean));
-        self.slots[node.index()].mean_used = amounts;
+        amounts.add(&self.queues.dims.intern_amounts(mean));
+        self.queues.set_mean_used(node, amounts);
         self.queue_order.mark_touched(node, Touch::Share);
     }
 
     /// What queues that exist used lately, of what they deserve, in four digits; nothing where that does not count.
     #[must_use]
     pub fn mean_used(&self) -> BTreeMap<QueueName, Resources> {
-        let slots = self.slots.iter().filter(|slot| slot.spec.is_some() && self.history_half_life().is_some());
+        let slots = self.queues.slots().iter().filter(|slot| slot.spec.is_some() && self.history_half_life().is_some());
         slots.map(|slot| (slot.name.clone(), self.mean_of_slot(slot))).collect()
     }
 
@@ -77,12 +78,12 @@ impl Engine {
     #[must_use]
     pub fn mean_used_of(&self, queue: &QueueName) -> Option<Resources> {
         self.history_half_life()?;
-        let slot = &self.slots[self.index.get(queue)?.index()];
+        let slot = &self.queues[self.queues.find_node(queue)?];
         slot.spec.as_ref().map(|_| self.mean_of_slot(slot))
     }
 
     fn mean_of_slot(&self, slot: &Slot) -> Resources {
-        let shown = |dim: Dim, mean: i128| self.dims.name_amount(dim, round_to_digits(mean));
+        let shown = |dim: Dim, mean: i128| self.queues.dims.name_amount(dim, round_to_digits(mean));
         slot.deserved.iter().map(|(dim, _)| shown(*dim, slot.mean_used.get(*dim))).collect()
     }
 
@@ -98,9 +99,7 @@ impl Engine {
             return;
         }
         let Some(kept) = self.decay.advance_to(self.now) else { return };
-        for slot in self.slots.iter_mut().filter(|slot| slot.spec.is_some()) {
-            slot.mean_used = slot.mean_used.zip(&slot.used, |mean, used| kept.age_mean(mean, used));
-        }
+        self.queues.age_means(kept);
         self.rebuild_queue_order();
         self.reservations.mark_all_dirty();
     }
@@ -126,8 +125,8 @@ impl Engine {
     /// The tree was worked out anew.
     pub(crate) fn rebuild_queue_order(&mut self) {
         let mut order = std::mem::take(&mut self.queue_order);
-        let enter = |node: QueueIndex| (self.next_head(node), share_of(self.policy, &self.slots[node.index()]));
-        order.rebuild_order(self.slots.len(), |node| &self.slots[node.index()].children, enter);
+        let enter = |node: QueueIndex| (self.next_head(node), share_of(self.policy, &self.queues[node]));
+        order.rebuild_order(self.queues.len(), |node| &self.queues[node].children, enter);
         self.queue_order = order;
     }
 
@@ -135,8 +134,8 @@ impl Engine {
     pub(crate) fn find_first_queue(&mut self) -> Option<QueueIndex> {
         while let Some((node, what)) = self.queue_order.take_touched() {
             let head = self.next_head(node);
-            let share = |node: QueueIndex| share_of(self.policy, &self.slots[node.index()]);
-            self.queue_order.reenter_queue(&self.slots[node.index()].path, head, what, share);
+            let share = |node: QueueIndex| share_of(self.policy, &self.queues[node]);
+            self.queue_order.reenter_queue(&self.queues[node].path, head, what, share);
         }
         self.queue_order.find_next_leaf()
     }
@@ -149,7 +148,7 @@ impl Engine {
 
     /// The job of a queue to look at next, before any that has a reservation.
     pub(crate) fn find_first_candidate(&self, node: QueueIndex) -> Option<(&JobKey, ShapeId)> {
-        let (slot, line) = (&self.slots[node.index()], &self.lines[node.index()]);
+        let (slot, line) = (&self.queues[node], &self.lines[node.index()]);
         match self.find_tenant_order(node) {
             Some(order) => line.find_next_by_share(|tenants| self.share_of_tenants(order, node, tenants)),
             None => line.find_next_candidate(slot.spec.as_ref().map_or(Dequeue::Traverse, |spec| spec.dequeue)),
@@ -158,7 +157,7 @@ impl Engine {
 
     /// What a queue would enter with for this job; `None` if its jobs may not start.
     pub(super) fn make_head(&self, node: QueueIndex, job: &JobKey, shape: ShapeId) -> Option<Head> {
-        let slot = &self.slots[node.index()];
+        let slot = &self.queues[node];
         let spec = slot.spec.as_ref().filter(|_| slot.problem.is_none())?;
         let priority = if self.policy == OrderPolicy::Fifo { 0 } else { spec.priority };
         let order = self.find_tenant_order(node);
@@ -169,7 +168,7 @@ impl Engine {
     /// The next job of a queue may have changed.
     pub(crate) fn mark_head_changed(&mut self, node: QueueIndex) {
         self.queue_order.mark_touched(node, Touch::Head);
-        let (slot, line) = (&self.slots[node.index()], &self.lines[node.index()]);
+        let (slot, line) = (&self.queues[node], &self.lines[node.index()]);
         // Of a fifo queue only the head counts, whatever it lacks.
         if slot.is_fifo() {
             let causes = line.list_head_entries().filter_map(|(_, shape)| line.inadmissible_cause(shape));

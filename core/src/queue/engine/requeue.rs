@@ -14,15 +14,8 @@ use std::{
 
 use crate::queue::{
     engine::Engine,
-    pending::{
-        line::{Inadmissible, ShapeId},
-        queue_order::Head,
-    },
-    quota::{
-        admission,
-        amounts::Dim,
-        slot::{QueueIndex, Slot},
-    },
+    pending::{line::Inadmissible, queue_order::Head, shape_table::ShapeId},
+    quota::{admission, amounts::Dim, queue_table::QueueTable, slot::QueueIndex},
 };
 
 /// So often the eligible jobs are compared after quota came free: if it is enough for more of them, it is cheaper to
@@ -54,9 +47,9 @@ pub(crate) struct ShortOfQuota {
 }
 
 impl ShortOfQuota {
-    fn insert(&mut self, slots: &[Slot], queue: QueueIndex, shape: ShapeId, cause: Inadmissible) {
+    fn insert(&mut self, queues: &QueueTable, queue: QueueIndex, shape: ShapeId, cause: Inadmissible) {
         if let Some((at, dim, needed)) = cause.needed_quota() {
-            let ceiling = admission::find_ceiling(&slots[at.index()], dim);
+            let ceiling = admission::find_ceiling(&queues[at], dim);
             let is_beyond = ceiling.is_some_and(|ceiling| needed > ceiling);
             let shapes = if is_beyond { &mut self.beyond } else { &mut self.waiting };
             shapes.entry((at, queue, dim)).or_default().insert((needed, shape));
@@ -86,14 +79,13 @@ impl ShortOfQuota {
     /// Those of these queues of which a shape needs no more than is free at this ceiling.
     pub(crate) fn queues_with_enough(
         &self,
-        slots: &[Slot],
+        table: &QueueTable,
         at: QueueIndex,
         queues: RangeInclusive<QueueIndex>,
     ) -> impl Iterator<Item = QueueIndex> {
         let short = self.waiting.range((at, *queues.start(), Dim::FIRST)..=(at, *queues.end(), Dim::LAST));
         let enough = short.filter(move |((_, _, dim), by_need)| {
-            let free = admission::free_quota(&slots[at.index()], *dim);
-            by_need.first().is_some_and(|(least, _)| free.is_none_or(|free| *least <= free))
+            by_need.first().is_some_and(|(least, _)| table.has_free_quota((at, *dim, *least)))
         });
         enough.map(|((_, queue, _), _)| *queue)
     }
@@ -103,7 +95,7 @@ impl Engine {
     /// A shape becomes inadmissible.
     pub(crate) fn set_inadmissible(&mut self, node: QueueIndex, shape: ShapeId, cause: Inadmissible) {
         self.lines[node.index()].mark_inadmissible(shape, cause);
-        self.short_of_quota.insert(&self.slots, node, shape, cause);
+        self.short_of_quota.insert(&self.queues, node, shape, cause);
     }
 
     /// It is inadmissible no more; what it lacked, if it was.
@@ -123,13 +115,15 @@ impl Engine {
         }
         for at in std::mem::take(&mut self.freed) {
             self.search.extend(self.short_of_quota.queues_with_enough(
-                &self.slots,
+                &self.queues,
                 at,
                 QueueIndex::ROOT..=QueueIndex::LAST,
             ));
         }
         let mut search = std::mem::take(&mut self.search);
-        search.extend(self.eligible.iter().filter(|(_, job)| !self.is_free(job.needed)).map(|(node, _)| *node));
+        search.extend(
+            self.eligible.iter().filter(|(_, job)| !self.queues.has_free_quota(job.needed)).map(|(node, _)| *node),
+        );
         for node in search {
             match self.find_first_eligible(node) {
                 Some(job) => drop(self.eligible.insert(node, job)),
@@ -142,7 +136,7 @@ impl Engine {
         }
         self.comparisons += 1;
         let next = self.find_first_queue().and_then(|node| Some((node, self.queue_order.find_best_head_below(node)?)));
-        let path = |node: QueueIndex| &*self.slots[node.index()].path;
+        let path = |node: QueueIndex| &*self.queues[node].path;
         let compare = |a: (QueueIndex, &Head), b: (QueueIndex, &Head)| {
             self.queue_order.compare_jobs((path(a.0), a.1), (path(b.0), b.1))
         };
@@ -157,13 +151,13 @@ impl Engine {
 
     /// The first in line of a queue that was short of quota and has enough now. Of a fifo queue only the head counts.
     pub(crate) fn find_first_eligible(&self, node: QueueIndex) -> Option<Eligible> {
-        let (slot, line) = (&self.slots[node.index()], &self.lines[node.index()]);
+        let (slot, line) = (&self.queues[node], &self.lines[node.index()]);
         let mut enough =
-            slot.path.iter().flat_map(|at| self.short_of_quota.queues_with_enough(&self.slots, *at, node..=node));
+            slot.path.iter().flat_map(|at| self.short_of_quota.queues_with_enough(&self.queues, *at, node..=node));
         enough.next()?;
         let needed = |shape| {
             let needed = line.inadmissible_cause(shape).and_then(Inadmissible::needed_quota);
-            needed.filter(|needed| self.is_free(*needed))
+            needed.filter(|needed| self.queues.has_free_quota(*needed))
         };
         let (job, shape, needed) = if let Some(order) = self.find_tenant_order(node) {
             let firsts = line.list_first_inadmissible_jobs_by_tenants().filter_map(|(tenants, firsts)| {
@@ -186,26 +180,22 @@ impl Engine {
     pub(crate) fn schedule_full_search(&mut self) {
         for (node, shape, (at, _)) in self.short_of_quota.iter().collect::<Vec<_>>() {
             let cause = self.lines[node.index()].inadmissible_cause(shape);
-            if !self.slots[node.index()].path.contains(&at) {
+            if !self.queues[node].path.contains(&at) {
                 self.requeue_shape(node, shape);
             } else if let Some(cause) = cause {
                 self.short_of_quota.remove(node, shape, cause);
-                self.short_of_quota.insert(&self.slots, node, shape, cause);
+                self.short_of_quota.insert(&self.queues, node, shape, cause);
             }
         }
         self.freed.clear();
         self.eligible.clear();
         self.comparisons = 0;
-        self.search = self.index.values().copied().collect();
+        self.search = self.queues.nodes().collect();
     }
 
     /// Whether the ceiling that makes a shape wait has as much free as it needs.
     pub(crate) fn has_enough_quota(&self, node: QueueIndex, shape: ShapeId) -> bool {
         let cause = self.lines[node.index()].inadmissible_cause(shape);
-        cause.and_then(Inadmissible::needed_quota).is_some_and(|needed| self.is_free(needed))
-    }
-
-    fn is_free(&self, (at, dim, needed): (QueueIndex, Dim, i128)) -> bool {
-        admission::free_quota(&self.slots[at.index()], dim).is_none_or(|free| needed <= free)
+        cause.and_then(Inadmissible::needed_quota).is_some_and(|needed| self.queues.has_free_quota(needed))
     }
 }

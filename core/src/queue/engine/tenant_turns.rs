@@ -7,7 +7,7 @@ use crate::{
         engine::{Engine, QueueingState},
         pending::{
             job_order::{JobKey, OrderPolicy},
-            line::ShapeId,
+            shape_table::ShapeId,
         },
         quota::{amounts::Dim, slot::QueueIndex, tenant_share::TenantShare},
         reservation::{ReservationId, ReservationRank},
@@ -22,25 +22,23 @@ impl Engine {
     pub fn tenant_turn(&self, id: &str) -> Option<(&Tenant, u64)> {
         let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id) else { return None };
         let order = self.find_tenant_order(*node)?;
-        let tenant = self.dims.tenant(order.tenant_of(&self.shape(*shape).tenants)?)?;
+        let tenant = self.queues.dims.tenant(order.tenant_of(&self.shapes[*shape].tenants)?)?;
         Some((tenant, self.tenant_share(order, *node, *shape).percent()))
     }
 
     pub(crate) fn find_tenant_order(&self, node: QueueIndex) -> Option<TenantOrder> {
-        let slot = &self.slots[node.index()];
-        let says = |at: &QueueIndex| self.slots[at.index()].spec.as_ref()?.tenant_order;
-        let said = slot.path.iter().find_map(says).filter(|said| *said != TenantOrder::None);
-        said.filter(|_| !slot.is_fifo() && self.policy != OrderPolicy::Fifo)
+        let said = self.queues.find_setting(node, |spec| spec.tenant_order).filter(|said| *said != TenantOrder::None);
+        said.filter(|_| !self.queues[node].is_fifo() && self.policy != OrderPolicy::Fifo)
     }
 
     /// What the tenant of a shape has of a queue.
     pub(crate) fn tenant_share(&self, order: TenantOrder, node: QueueIndex, shape: ShapeId) -> TenantShare {
-        self.share_of_tenants(order, node, &self.shape(shape).tenants)
+        self.share_of_tenants(order, node, &self.shapes[shape].tenants)
     }
 
     /// The same of the one of these that takes turns.
     pub(crate) fn share_of_tenants(&self, order: TenantOrder, node: QueueIndex, tenants: &[Dim]) -> TenantShare {
-        let slot = &self.slots[node.index()];
+        let slot = &self.queues[node];
         let charge = order.tenant_of(tenants).and_then(|tenant| slot.of_tenants.get(&tenant));
         charge.map_or(TenantShare::NOTHING, |charge| charge.share(&slot.real))
     }

@@ -8,10 +8,7 @@
 use crate::queue::{
     capacity::ClusterCapacity,
     engine::{Engine, QueueingState, capacity::CapacityLack},
-    pending::{
-        job_order::JobId,
-        line::{Inadmissible, ShapeId},
-    },
+    pending::{job_order::JobId, line::Inadmissible, shape_table::ShapeId},
     quota::{admission, slot::QueueIndex},
 };
 
@@ -28,7 +25,7 @@ impl Engine {
     /// The same of one entry of a job.
     pub(crate) fn is_entry_unsatisfiable(&self, entry: &JobId) -> bool {
         let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(entry) else { return false };
-        self.slots[node.index()].problem.is_some() || self.lines[node.index()].is_unsatisfiable(*shape)
+        self.queues[*node].problem.is_some() || self.lines[node.index()].is_unsatisfiable(*shape)
     }
 
     /// Clusters are others than they were: what could fit somewhere may fit nowhere now. It is asked again before
@@ -47,14 +44,14 @@ impl Engine {
         id: &JobId,
         capacity: &mut impl ClusterCapacity,
     ) -> Option<String> {
-        let class = self.shape(shape).ask.fit;
+        let class = self.shapes[shape].ask.fit;
         if let Some(known) = self.find_known_never(shape) {
             return Some(known.to_owned());
         }
         if self.could_fit.contains(&class) {
             return None;
         }
-        let never = capacity.explain_never_fits(&id.job(), &self.shape(shape).ask);
+        let never = capacity.explain_never_fits(&id.job(), &self.shapes[shape].ask);
         if never.is_none() {
             if self.could_fit.len() >= MOST_CLASSES {
                 self.could_fit.clear();
@@ -89,7 +86,7 @@ impl Engine {
 
     /// The head of a fifo queue, if it was not asked for a place in clusters since it waits for something else.
     fn find_waiting_head(&self, node: QueueIndex) -> Option<(JobId, ShapeId)> {
-        let line = Some(&self.lines[node.index()]).filter(|_| self.slots[node.index()].is_fifo())?;
+        let line = Some(&self.lines[node.index()]).filter(|_| self.queues[node].is_fifo())?;
         let (head, shape) = line.find_first_satisfiable()?;
         let waits = line.inadmissible_cause(shape)?;
         (!matches!(waits, Inadmissible::Capacity | Inadmissible::Never)).then(|| (head.id.clone(), shape))
@@ -98,7 +95,7 @@ impl Engine {
     /// A shape that waits for something else turns out to fit nowhere.
     pub(crate) fn withdraw_unsatisfiable(&mut self, node: QueueIndex, shape: ShapeId, detail: String) {
         if self.find_known_never(shape).is_none() {
-            self.requeue_class(self.shape(shape).ask.fit);
+            self.requeue_class(self.shapes[shape].ask.fit);
         }
         let refused = self.record_refusal(shape, &[], CapacityLack::LargerClusters, detail);
         self.requeue_shape(node, shape);
@@ -112,11 +109,11 @@ impl Engine {
 
     /// Records whether an inadmissible shape can never fit.
     pub(crate) fn update_unsatisfiable(&mut self, node: QueueIndex, shape: ShapeId, cause: Inadmissible) {
-        let slot = &self.slots[node.index()];
+        let slot = &self.queues[node];
         let resized =
             || self.lines[node.index()].first_of(shape).is_some_and(|key| self.exceeds_with_held(node, shape, &key.id));
         let unsatisfiable =
-            cause == Inadmissible::Never || admission::exceeds_reachable_quota(slot, self.shape(shape)) || resized();
+            cause == Inadmissible::Never || admission::exceeds_reachable_quota(slot, &self.shapes[shape]) || resized();
         self.lines[node.index()].set_unsatisfiable(shape, unsatisfiable);
         if let Some(preemptor) = self.preemptor.as_ref().filter(|job| unsatisfiable && self.choices.contains_key(*job))
         {
@@ -127,7 +124,7 @@ impl Engine {
 
     /// The same for all shapes, after limits changed.
     pub(crate) fn update_all_unsatisfiable(&mut self) {
-        for node in self.index.values().copied().collect::<Vec<_>>() {
+        for node in self.queues.nodes().collect::<Vec<_>>() {
             let sleeping: Vec<_> = self.lines[node.index()].list_inadmissible_shapes().collect();
             sleeping.into_iter().for_each(|(shape, cause)| self.update_unsatisfiable(node, shape, cause));
             self.mark_head_changed(node);
@@ -138,8 +135,6 @@ impl Engine {
     fn exceeds_with_held(&self, node: QueueIndex, shape: ShapeId, id: &JobId) -> bool {
         let holds = |at, dim| self.held_by_resized_job(id.as_str(), at, dim);
         let grows = self.resized.contains_key(id);
-        grows
-            && admission::explain_unsatisfiable(&self.slots, &self.dims, &self.fleet, node, self.shape(shape), holds)
-                .is_some()
+        grows && self.queues.explain_unsatisfiable(node, &self.shapes[shape], holds).is_some()
     }
 }

@@ -13,16 +13,12 @@ use std::{
 
 use crate::{
     queue::{
-        pending::job_order::JobKey,
+        pending::{job_order::JobKey, shape_table::ShapeId},
         quota::{amounts::Dim, slot::QueueIndex},
         spec::Dequeue,
     },
     time::SubmitTime,
 };
-
-/// A place in the engine's table of shapes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ShapeId(pub(crate) u32);
 
 /// What an inadmissible shape lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,3 +7,4 @@
 pub(crate) mod job_order;
 pub(crate) mod line;
 pub(crate) mod queue_order;
+pub(crate) mod shape_table;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::queue::{
-    pending::line::ShapeId,
+    pending::shape_table::ShapeId,
     quota::slot::QueueIndex,
     reservation::{ReservationCause, ReservationId, ReservationRank},
 };

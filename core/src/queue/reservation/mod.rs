@@ -40,10 +40,7 @@ use std::{
 
 use crate::queue::{
     capacity::ReservedClusters,
-    pending::{
-        job_order::JobId,
-        line::{Inadmissible, ShapeId},
-    },
+    pending::{job_order::JobId, line::Inadmissible, shape_table::ShapeId},
     quota::{
         amounts::{Dim, Sparse},
         slot::QueueIndex,

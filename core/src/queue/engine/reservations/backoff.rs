@@ -11,7 +11,7 @@ use crate::queue::{
         Engine, Job, JobRank, QueueingState,
         reservations::{MOST_CONSIDERED_JOBS, ReservationCause, ReservationId, ReservationRank},
     },
-    pending::line::ShapeId,
+    pending::shape_table::ShapeId,
     quota::slot::QueueIndex,
 };
 
@@ -22,7 +22,7 @@ impl Engine {
         let node = self.intern_queue(&job.queue);
         let key = self.job_key(node, job.id.clone(), job.created, rank);
         self.remove_job(job.id.as_str());
-        let shape = self.intern_shape(job.ask);
+        let shape = self.shapes.intern_shape(job.ask, &mut self.queues.dims);
         self.jobs.insert(job.id.clone(), QueueingState::BackingOff { node, key, shape, rank, since });
         self.backing_off.entry(node).or_default().insert(job.id);
         // Before anybody is looked at.
@@ -39,7 +39,7 @@ impl Engine {
             }
         }
         self.reservations.schedule_update(self.now, ReservationId { cause: ReservationCause::Backoff, queue: node });
-        self.drop_shape_user(shape);
+        self.shapes.drop_user(shape);
     }
 
     /// The first in rank of those of a queue that are aside, while others have to wait for it.
@@ -57,7 +57,7 @@ impl Engine {
         });
         let now = |(rank, shape, _, until): &(ReservationRank, ShapeId, i64, i64)| {
             let may = self.could_ever_start(id.queue, *shape, rank.id.as_str());
-            *until > self.now && may && self.slots[id.queue.index()].problem.is_none()
+            *until > self.now && may && self.queues[id.queue].problem.is_none()
         };
         let mut ranked: Vec<_> = all.filter(now).collect();
         ranked.sort();
@@ -70,7 +70,7 @@ impl Engine {
         if self.reservations.get(id).is_some_and(|reservation| reservation.rank == rank && reservation.shape == shape) {
             return self.recompute_reach(id);
         }
-        let scarce: Vec<_> = self.shape(shape).sparse.iter().map(|(dim, _)| *dim).collect();
+        let scarce: Vec<_> = self.shapes[shape].sparse.iter().map(|(dim, _)| *dim).collect();
         let requeued = self.remove_reservation(id);
         let reservation = self.draft_reservation(rank, id.queue, shape, since, QueueIndex::ROOT, &scarce);
         self.add_reservation(id, reservation) | requeued

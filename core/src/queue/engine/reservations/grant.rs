@@ -12,10 +12,7 @@ use crate::queue::{
         Engine, MOST_RESERVATION_ROUNDS,
         reservations::{MOST_CONSIDERED_JOBS, Reservation, ReservationCause, ReservationId, ReservationRank},
     },
-    pending::{
-        job_order::JobId,
-        line::{Inadmissible, ShapeId},
-    },
+    pending::{job_order::JobId, line::Inadmissible, shape_table::ShapeId},
     quota::{
         admission,
         amounts::{Dim, Sparse},
@@ -87,8 +84,7 @@ impl Engine {
             return requeued;
         }
         let here = ReservationId { cause: ReservationCause::Capacity(0), queue: node };
-        if self.reservations.list_capacity_shortages().contains(&here) || !self.slots[node.index()].children.is_empty()
-        {
+        if self.reservations.list_capacity_shortages().contains(&here) || !self.queues[node].children.is_empty() {
             let first = self.reservations.list_capacity_shortages().pop_first();
             self.reservations.dirty.extend(first);
         }
@@ -201,7 +197,7 @@ impl Engine {
     /// The jobs that a shortage blocks for long enough, the first in rank first: of a fifo queue only the head,
     /// for nobody else can start there.
     pub(crate) fn list_due_blocked(&self, id: ReservationId) -> impl Iterator<Item = (ReservationRank, ShapeId)> {
-        let fifo = self.slots[id.queue.index()].is_fifo();
+        let fifo = self.queues[id.queue].is_fifo();
         // The way to the head may lead past many that can never start.
         let front = fifo.then(|| self.lines[id.queue.index()].list_head_entries());
         let front = front.into_iter().flatten().map(move |(key, shape)| (self.reservation_rank(id.queue, key), shape));
@@ -215,9 +211,8 @@ impl Engine {
     /// When a blocked job has waited long enough by its queue's word, else by the fleet's; `None`: never.
     pub(crate) fn reservation_due_at(&self, node: QueueIndex, shape: ShapeId, rank: &ReservationRank) -> Option<i64> {
         let fleet = self.reservation_after?;
-        let says = |at: &QueueIndex| self.slots[at.index()].spec.as_ref()?.reservation_wait;
-        let wait = match self.slots[node.index()].path.iter().find_map(says) {
-            Some(said) => said.of_run(fleet, self.shape(shape).ask.run_for)?,
+        let wait = match self.queues.find_setting(node, |spec| spec.reservation_wait) {
+            Some(said) => said.of_run(fleet, self.shapes[shape].ask.run_for)?,
             None => fleet,
         };
         Some(rank.due_at(wait))
@@ -254,11 +249,9 @@ impl Engine {
         up_to: QueueIndex,
         scarce: &[Dim],
     ) -> Reservation {
-        let path = &self.slots[node.index()].path;
-        let asked: Sparse = self.shape(shape).demand().copied().collect();
-        let is_short = |at: &QueueIndex, of: &(Dim, i128)| {
-            admission::find_first_short_quota(&self.slots, &[*at], &[*of]).is_some()
-        };
+        let path = &self.queues[node].path;
+        let asked: Sparse = self.shapes[shape].demand().copied().collect();
+        let is_short = |at: &QueueIndex, of: &(Dim, i128)| self.queues.find_first_short_quota(&[*at], &[*of]).is_some();
         let high = path.iter().rposition(|at| *at == up_to || asked.iter().any(|of| is_short(at, of))).unwrap_or(0);
         let short = asked.iter().filter(|of| scarce.contains(&of.0) || path[..=high].iter().any(|at| is_short(at, of)));
         let scarce = short.map(|(dim, _)| *dim).filter(|dim| !dim.is_count()).collect();
@@ -287,12 +280,12 @@ impl Engine {
     /// whose queue starts nothing, would be for ever.
     pub(crate) fn could_ever_start(&self, node: QueueIndex, shape: ShapeId, id: &str) -> bool {
         let empty = |at: &QueueIndex, dim| {
-            let slot = &self.slots[at.index()];
+            let slot = &self.queues[*at];
             admission::free_quota(slot, dim)
                 .map(|room| room + slot.used.get(dim) - self.held_by_resized_job(id, *at, dim))
         };
-        let Slot { path, problem, .. } = &self.slots[node.index()];
-        let mut asked = self.shape(shape).sparse.iter();
+        let Slot { path, problem, .. } = &self.queues[node];
+        let mut asked = self.shapes[shape].sparse.iter();
         problem.is_none()
             && asked.all(|(dim, asked)| path.iter().all(|at| empty(at, *dim).is_none_or(|ceiling| *asked <= ceiling)))
     }

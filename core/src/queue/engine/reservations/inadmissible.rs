@@ -6,7 +6,7 @@ use crate::queue::{
         Engine, QueueingState,
         reservations::{BlockedFirst, ReservationCause, ReservationId, ReservationRank},
     },
-    pending::line::{Inadmissible, ShapeId},
+    pending::{line::Inadmissible, shape_table::ShapeId},
     quota::slot::QueueIndex,
 };
 
@@ -58,7 +58,7 @@ impl Engine {
         let cause = self.lines[node.index()].inadmissible_cause(shape);
         self.requeue_shape(node, shape);
         let Some(Inadmissible::Reserved(at, dim, _)) = cause else { return };
-        let cause = Inadmissible::Quota(at, dim, self.shape(shape).asked_amount(dim));
+        let cause = Inadmissible::Quota(at, dim, self.shapes[shape].asked_amount(dim));
         self.set_inadmissible(node, shape, cause);
         self.search.insert(node);
         if let Some(cause) = cause.reservation_cause() {
@@ -90,14 +90,14 @@ impl Engine {
             return;
         }
         let mut long_waiting = Vec::new();
-        for node in self.index.values() {
-            let (slot, line) = (&self.slots[node.index()], &self.lines[node.index()]);
+        for node in self.queues.nodes() {
+            let (slot, line) = (&self.queues[node], &self.lines[node.index()]);
             let head: Vec<ShapeId> = line.list_head_entries().map(|(_, shape)| shape).collect();
             let shapes = line.admissible_shapes().filter(|shape| !slot.is_fifo() || head.contains(shape));
             for shape in shapes.filter(|_| slot.problem.is_none()) {
-                let candidates = self.rank_reservation_candidates(*node, shape).into_iter();
+                let candidates = self.rank_reservation_candidates(node, shape).into_iter();
                 let first = candidates.filter(|(due, _)| *due <= self.now).map(|(_, rank)| rank).min();
-                long_waiting.extend(first.map(|rank| (rank, *node, shape)));
+                long_waiting.extend(first.map(|rank| (rank, node, shape)));
             }
         }
         long_waiting.sort();

@@ -30,13 +30,9 @@ use crate::{
         engine::{Engine, QueueingState},
         pending::{
             job_order::{JobId, JobKey, OrderPolicy},
-            line::ShapeId,
+            shape_table::ShapeId,
         },
-        quota::{
-            admission::{self, JobShape},
-            amounts::Dim,
-            slot::QueueIndex,
-        },
+        quota::{admission::JobShape, amounts::Dim, slot::QueueIndex},
         reservation::{Reservation, ReservationCause, ReservationId, ReservationRank, Shadow, blocked::BlockedFirst},
     },
     reason::{Bound, Position, Reason},
@@ -84,9 +80,9 @@ impl Engine {
 
     /// After how many seconds a blocked job gets a reservation; `None`: never.
     pub fn set_reservation_after(&mut self, seconds: Option<i64>) {
-        let changed = self.reservation_after != seconds;
-        (self.is_quota_outdated, self.is_tree_outdated) =
-            (self.is_quota_outdated | changed, self.is_tree_outdated | changed);
+        if self.reservation_after != seconds {
+            self.queues.mark_tree_outdated();
+        }
         self.reservation_after = seconds;
     }
 
@@ -138,8 +134,8 @@ impl Engine {
         let reservation = self.reservations.get(id)?;
         let short = match id.cause {
             ReservationCause::Quota(at, dim) => {
-                let (bound, _) = admission::find_limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
-                Some((bound, self.dims.resource_of(dim).clone()))
+                let (bound, _) = self.queues.find_limiting_bound(at, dim);
+                Some((bound, self.queues.dims.resource_of(dim).clone()))
             }
             ReservationCause::Capacity(_) => None,
             ReservationCause::Backoff => return None,
@@ -161,7 +157,7 @@ impl Engine {
     pub fn contends_with_reservation(&self, id: &str) -> bool {
         let Some(QueueingState::Pending { node, key, shape, .. }) = self.jobs.get(id) else { return false };
         let asks =
-            |reservation: &Reservation| reservation.scarce.iter().any(|dim| self.shape(*shape).asked_amount(*dim) > 0);
+            |reservation: &Reservation| reservation.scarce.iter().any(|dim| self.shapes[*shape].asked_amount(*dim) > 0);
         self.list_blocking_reservations(*node, key, *shape).iter().filter_map(|id| self.reservations.get(*id)).any(asks)
     }
 
@@ -173,12 +169,12 @@ impl Engine {
             .get(id)
             .filter(|_| matches!(id.cause, ReservationCause::Quota(..)))
             .ok_or(UnknownStart::Capacity)?;
-        let path = &self.slots[id.queue.index()].path;
+        let path = &self.queues[id.queue].path;
         let before = self.reservations.list_reservations_blocking(path, &reservation.rank);
         let mut start = self.now;
         for (i, at) in path.iter().enumerate() {
             for (dim, asked) in reservation.asked.iter().filter(|(_, asked)| *asked > 0) {
-                let Some(free) = admission::free_quota(&self.slots[at.index()], *dim) else { continue };
+                let Some(free) = self.queues.free_quota(*at, *dim) else { continue };
                 let lacks = asked + self.reserved_amount(&before, *at, *dim) - free;
                 if lacks <= 0 {
                     continue;
@@ -186,7 +182,8 @@ impl Engine {
                 if i > reservation.reach {
                     return Err(UnknownStart::SharedQuota);
                 }
-                let end = self.ends.find_time_when_freed(*at, *dim, lacks, self.now).ok_or(UnknownStart::EndUnknown)?;
+                let end =
+                    self.queues.find_time_when_freed(*at, *dim, lacks, self.now).ok_or(UnknownStart::EndUnknown)?;
                 start = start.max(end);
             }
         }
@@ -197,7 +194,7 @@ impl Engine {
 /// Which jobs a reservation blocks.
 impl Engine {
     pub(crate) fn reservation_rank(&self, node: QueueIndex, key: &JobKey) -> ReservationRank {
-        let priority = self.slots[node.index()].spec.as_ref().map_or(0, |spec| spec.priority);
+        let priority = self.queues[node].spec.as_ref().map_or(0, |spec| spec.priority);
         ReservationRank::new(if self.policy == OrderPolicy::Fifo { 0 } else { priority }, key)
     }
 
@@ -209,7 +206,7 @@ impl Engine {
         key: &JobKey,
         shape: ShapeId,
     ) -> Option<&JobKey> {
-        if self.reservations.is_empty() || self.slots[node.index()].is_fifo() {
+        if self.reservations.is_empty() || self.queues[node].is_fifo() {
             return None;
         }
         let rank = self.reservation_rank(node, key);
@@ -231,11 +228,10 @@ impl Engine {
         if self.reservations.is_empty() {
             return Vec::new();
         }
-        let mut blocking = self
-            .reservations
-            .list_reservations_blocking(&self.slots[node.index()].path, &self.reservation_rank(node, key));
+        let mut blocking =
+            self.reservations.list_reservations_blocking(&self.queues[node].path, &self.reservation_rank(node, key));
         blocking.retain(|id| !self.has_earlier_turn(node, shape, *id));
-        if let Some(run_for) = self.shape(shape).ask.run_for {
+        if let Some(run_for) = self.shapes[shape].ask.run_for {
             let end = self.now.saturating_add(run_for);
             blocking.retain(|id| self.compute_shadow_time(*id).is_none_or(|shadow| end > shadow));
         }
@@ -245,7 +241,7 @@ impl Engine {
     /// [`Engine::find_latest_start`], worked out once for each version of the ledger.
     fn compute_shadow_time(&self, id: ReservationId) -> Option<i64> {
         let reservation = self.reservations.get(id)?;
-        let of = (self.ledger_version, self.reservations.version, self.now);
+        let of = (self.queues.version(), self.reservations.version, self.now);
         if let Some(known) = reservation.shadow.get().filter(|known| known.of == of) {
             return known.start;
         }
@@ -263,7 +259,7 @@ impl Engine {
             let ends = |(node, shape): &&(QueueIndex, ShapeId)| {
                 let first = self.lines[node.index()].first_of(*shape);
                 first.is_some()
-                    && self.shape(*shape).ask.run_for.is_some_and(|run| self.now.saturating_add(run) <= shadow)
+                    && self.shapes[*shape].ask.run_for.is_some_and(|run| self.now.saturating_add(run) <= shadow)
             };
             for (node, shape) in inadmissible.filter(ends).copied().collect::<Vec<_>>() {
                 self.requeue_shape(node, shape);
@@ -293,7 +289,7 @@ impl Engine {
         path.iter().find_map(|node| {
             shape.demand().find_map(|(dim, asked)| {
                 let taken = self.reserved_amount(blocking, *node, *dim);
-                let free = admission::free_quota(&self.slots[node.index()], *dim)?;
+                let free = self.queues.free_quota(*node, *dim)?;
                 (*asked > 0 && taken > 0 && asked + taken > free).then_some((*node, *dim, asked + taken))
             })
         })
@@ -348,7 +344,7 @@ impl Engine {
         id: ShapeId,
         position: Position,
     ) -> Option<Reason> {
-        let (slot, shape) = (&self.slots[node.index()], self.shape(id));
+        let (slot, shape) = (&self.queues[node], &self.shapes[id]);
         let blocking = self.list_blocking_reservations(node, key, id);
         let quota =
             self.find_first_short_with_reserved(&blocking, &slot.path, shape).map(|(at, dim, _)| (at, dim, true));
@@ -361,10 +357,10 @@ impl Engine {
             let kept = self.reserved_amount(&blocking, at, dim);
             return self.explain_running_limit(slot.name.clone(), (at, dim), kept, position);
         }
-        let (bound, limit) = admission::find_limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
-        let resource = self.dims.resource_of(dim).clone();
+        let (bound, limit) = self.queues.find_limiting_bound(at, dim);
+        let resource = self.queues.dims.resource_of(dim).clone();
         let shown = |amount| Quantity::from_nano(amount).with_suffixes_of(limit);
-        let free = admission::free_quota(&self.slots[at.index()], dim)?;
+        let free = self.queues.free_quota(at, dim)?;
         Some(Reason::BlockedByReservation {
             queue: slot.name.clone(),
             bound,
@@ -386,7 +382,7 @@ impl Engine {
         scarce: &[Dim],
         more: &[(Dim, i128)],
     ) -> bool {
-        let slot = &self.slots[node.index()];
+        let slot = &self.queues[node];
         let of =
             |amounts: &[(Dim, i128)], dim| amounts.iter().find(|(at, _)| *at == dim).map_or(0, |(_, amount)| *amount);
         let deserved = |dim| slot.deserved.iter().find(|(at, _)| *at == dim).map(|(_, amount)| *amount);
@@ -408,10 +404,7 @@ impl Engine {
     /// nobody's share.
     fn fleet_has_enough_idle(&self, reservation: &Reservation, more: &[(Dim, i128)]) -> bool {
         let takes = |dim| more.iter().find(|(at, _)| *at == dim).map_or(0, |(_, amount)| *amount);
-        let left = |dim| {
-            admission::free_quota(&self.slots[QueueIndex::ROOT.index()], dim)
-                .map_or(i128::MAX, |free| free - takes(dim))
-        };
+        let left = |dim| self.queues.free_quota(QueueIndex::ROOT, dim).map_or(i128::MAX, |free| free - takes(dim));
         reservation.kept.is_some() && reservation.scarce.iter().all(|dim| left(*dim) >= reservation.asked_amount(*dim))
     }
 

@@ -348,7 +348,7 @@ impl Play {
 
     /// Who sleeps for want of room has none: the first of each kind, and whoever a place is kept for.
     fn audit(&self) {
-        for node in self.engine.index.values() {
+        for node in self.engine.queues.nodes() {
             let line = &self.engine.lines[node.index()];
             for key in line.keys() {
                 let shape = line.shape_of(key).unwrap();
@@ -356,9 +356,9 @@ impl Play {
                 if !counts || line.inadmissible_cause(shape) != Some(Inadmissible::Capacity) {
                     continue;
                 }
-                let blocking = self.engine.list_blocking_reservations(*node, key, shape);
+                let blocking = self.engine.list_blocking_reservations(node, key, shape);
                 let kept = self.engine.list_clusters_reserved_for_others(&blocking);
-                let pods = Clusters::pods(&self.engine.shape(shape).ask);
+                let pods = Clusters::pods(&self.engine.shapes[shape].ask);
                 let found = Clusters::place(self.room.free.clone(), pods, |i| Clusters::is_open(i, &kept));
                 assert!(found.is_none(), "{} of {pods:?} in {:?}", key.id, self.room.free);
             }

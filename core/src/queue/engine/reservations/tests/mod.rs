@@ -26,15 +26,9 @@ use crate::{
         Ask, CapacityGrowth, CardChoice, ClusterCapacity, Counted, Dequeue, Fit, FitClass, FleetResources, JobId,
         OrderPolicy, PriorityAging, QueueSpec, ReservationWait, ReservedClusters, TaskAsk, TenantOrder,
         engine::{Engine, Job, QueueingState, Release, UnknownStart},
-        pending::{
-            job_order::JobKey,
-            line::{Inadmissible, ShapeId},
-        },
+        pending::{job_order::JobKey, line::Inadmissible, shape_table::ShapeId},
+        quota::slot::{QueueIndex, Slot},
         quota::tenant_share::TenantShare,
-        quota::{
-            admission,
-            slot::{QueueIndex, Slot},
-        },
         reservation::{RESERVATION_AFTER, Reservation, ReservationCause, ReservationId},
     },
     resources::Resources,
