@@ -75,15 +75,17 @@ impl Engine {
 
     /// Puts a pending job where it is now in line. It keeps what is reserved for it.
     fn age_job(&mut self, id: &JobId) {
-        let Some(QueueingState::Pending { node, key, shape, rank }) = self.jobs.get(id).cloned() else { return };
+        let Some(QueueingState::Pending { node, key, shape, rank }) = self.jobs.get(id.as_str()).cloned() else {
+            return;
+        };
         self.schedule_aging(node, &key);
         let new = self.job_key(node, id.clone(), key.created, rank);
         if new == key {
             return;
         }
-        let is_first = self.lines[node.index()].first_of(shape).is_some_and(|first| new < *first);
+        let is_first = self.pending[node].first_of(shape).is_some_and(|first| new < *first);
         self.remove_pending(node, &key);
-        self.lines[node.index()].insert(new.clone(), shape, &self.shapes[shape].tenants);
+        self.pending.insert_job(node, new.clone(), shape, &self.shapes[shape].tenants);
         if is_first {
             self.requeue_after_new_first(node, shape);
         }

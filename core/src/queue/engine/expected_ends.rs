@@ -1,20 +1,20 @@
 //! When running jobs are expected to end, as they say.
 
-use crate::queue::engine::{Engine, QueueingState};
+use crate::queue::engine::Engine;
 
 impl Engine {
     /// When a job that holds something will have ended, in seconds since 1970, if that is known. It counts while the
     /// job holds something.
     pub fn set_expected_end(&mut self, id: &str, end: Option<i64>) {
-        let Some(QueueingState::Charged { node, charge, end: known }) = self.jobs.get_mut(id) else { return };
+        let Some((node, charge, known)) = self.jobs.charge_mut(id) else { return };
         if *known == end {
             return;
         }
         if let Some(known) = *known {
-            self.queues.replace_ending_amount(*node, known, charge, &[]);
+            self.queues.replace_ending_amount(node, known, charge, &[]);
         }
         if let Some(end) = end {
-            self.queues.replace_ending_amount(*node, end, &[], charge);
+            self.queues.replace_ending_amount(node, end, &[], charge);
         }
         *known = end;
     }
@@ -22,9 +22,9 @@ impl Engine {
     /// Queues are elsewhere in the tree than they were.
     pub(crate) fn rebuild_expected_ends(&mut self) {
         self.queues.forget_expected_ends();
-        for state in self.jobs.values() {
-            if let QueueingState::Charged { node, charge, end: Some(end) } = state {
-                self.queues.replace_ending_amount(*node, *end, &[], charge);
+        for (node, charge, end) in self.jobs.list_charges() {
+            if let Some(end) = end {
+                self.queues.replace_ending_amount(node, end, &[], charge);
             }
         }
     }

@@ -30,7 +30,7 @@ impl Engine {
         let tenant = |(dim, count)| Some((self.queues.dims.tenant(dim)?.clone(), to_count(count)));
         QueueUsage {
             used: slot.used.resources(&self.queues.dims),
-            waiting: self.lines[node.index()].len(),
+            waiting: self.pending[node].len(),
             running: to_count(slot.running.get(Dim::JOBS)),
             running_of: slot.running.iter().filter_map(tenant).collect(),
         }
@@ -60,14 +60,14 @@ impl Engine {
     #[must_use]
     pub fn explain_pending(&self, id: &str) -> Option<Reason> {
         let Some(QueueingState::Pending { node, key, .. }) = self.jobs.get(id) else { return None };
-        let of = self.lines[node.index()].len();
+        let of = self.pending[*node].len();
         self.explain_pending_at(id, Position { place: self.count_in_turn_before(*node, key) + 1, of })
     }
 
     /// All lines, queue by queue, in order.
     pub fn list_pending_positions(&self) -> impl Iterator<Item = (&JobId, Position)> {
         self.queues.nodes().flat_map(|node| {
-            let line = &self.lines[node.index()];
+            let line = &self.pending[node];
             let jobs = self.list_in_turn(node).into_iter().filter(|key| !key.id.is_choice());
             jobs.enumerate().map(|(i, key)| (&key.id, Position { place: i + 1, of: line.len() }))
         })
@@ -78,7 +78,7 @@ impl Engine {
     pub(crate) fn queue_heads(&self, each: usize) -> impl Iterator<Item = (&JobId, Position)> {
         self.queues.nodes().flat_map(move |node| {
             let slot = &self.queues[node];
-            let line = &self.lines[node.index()];
+            let line = &self.pending[node];
             let of = line.len();
             let mut last: Option<&JobId> = None;
             let heads = line
@@ -102,7 +102,7 @@ impl Engine {
         if let Some(never) = self.queues.explain_unsatisfiable(*node, shape, holds) {
             return Some(never);
         }
-        let is_hopeless = matches!(self.lines[node.index()].inadmissible_cause(*shape_id), Some(Inadmissible::Never));
+        let is_hopeless = matches!(self.pending[*node].inadmissible_cause(*shape_id), Some(Inadmissible::Never));
         if let Some(detail) = self.find_known_never(*shape_id).filter(|_| is_hopeless) {
             return Some(Reason::NeverFits { detail: detail.to_owned() });
         }
@@ -114,7 +114,7 @@ impl Engine {
         }
         if slot.is_fifo()
             && !is_hopeless
-            && self.lines[node.index()].find_first_satisfiable().is_some_and(|(front, _)| front.is_before_job_of(key))
+            && self.pending[*node].find_first_satisfiable().is_some_and(|(front, _)| front.is_before_job_of(key))
         {
             return Some(Reason::BehindQueueHead { queue, position });
         }
@@ -166,7 +166,8 @@ impl Engine {
 
     /// What the job on top of which this one comes holds of a resource below a queue.
     pub(crate) fn held_by_resized_job(&self, id: &str, at: QueueIndex, dim: Dim) -> i128 {
-        let Some(QueueingState::Charged { node, charge, .. }) = self.resized.get(id).and_then(|of| self.jobs.get(of))
+        let Some(QueueingState::Charged { node, charge, .. }) =
+            self.jobs.find_resized_job(id).and_then(|of| self.jobs.get(of.as_str()))
         else {
             return 0;
         };
@@ -217,7 +218,7 @@ impl Engine {
     /// True while a job is pending.
     #[must_use]
     pub fn is_pending(&self, id: &str) -> bool {
-        matches!(self.jobs.get(id), Some(QueueingState::Pending { .. }))
+        self.jobs.is_pending(id)
     }
 }
 

@@ -12,6 +12,7 @@ mod capacity;
 mod choices;
 mod expected_ends;
 mod explain;
+mod job_table;
 mod ordering;
 mod pause;
 mod preemption;
@@ -25,15 +26,17 @@ mod tenant_turns;
 mod unsatisfiable;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
+pub(crate) use job_table::{JobRank, QueueingState};
 pub use preemption::PreemptionCandidate;
 pub use preemption_round::{PreemptionRound, PreemptionWorld};
 pub use queue_status::Entitlement;
 pub use reservations::{ReservationStatus, UnknownStart};
 
+use self::job_table::JobTable;
 use crate::{
     admission::Admission,
     gang::QueueName,
@@ -41,13 +44,13 @@ use crate::{
         capacity::{ClusterCapacity, Fit, FitFunction},
         pending::{
             job_order::{JobId, JobKey, OrderPolicy},
-            line::{Inadmissible, PendingLine},
+            line::Inadmissible,
+            pending_queues::PendingQueues,
             queue_order::QueueOrder,
             shape_table::{ShapeId, ShapeTable},
         },
         quota::{
             admission::{Ask, FitClass, JobShape},
-            amounts::Sparse,
             history::Decay,
             queue_table::QueueTable,
             running::Counted,
@@ -100,20 +103,6 @@ pub struct QueueUsage {
     pub running_of: BTreeMap<Tenant, u64>,
 }
 
-#[derive(Debug, Clone)]
-pub(crate) enum QueueingState {
-    Pending { node: QueueIndex, key: JobKey, shape: ShapeId, rank: JobRank },
-    Charged { node: QueueIndex, charge: Sparse, end: Option<i64> },
-    BackingOff { node: QueueIndex, key: JobKey, shape: ShapeId, rank: JobRank, since: i64 },
-}
-
-/// What a job says about its place, whether or not the policy looks at it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct JobRank {
-    priority: i32,
-    deadline: Option<i64>,
-}
-
 /// See the module.
 #[derive(Debug, Clone)]
 pub struct Engine {
@@ -122,29 +111,13 @@ pub struct Engine {
     /// Why nothing is released now, if so.
     paused: Option<Arc<str>>,
     queues: QueueTable,
-    /// The pending jobs of each queue, as many lines as slots.
-    lines: Vec<PendingLine>,
-    jobs: HashMap<JobId, QueueingState>,
-    /// How many card models each job may use beside its first.
-    choices: HashMap<JobId, usize>,
-    /// Who waits for more of what another one, of the same workload, holds.
-    resized: HashMap<JobId, JobId>,
+    jobs: JobTable,
     /// Of those who wait and clusters were kept for.
     cluster_holds: BTreeMap<JobId, reservations::ClusterHold>,
-    /// By queue, the jobs in backoff.
-    backing_off: BTreeMap<QueueIndex, BTreeSet<JobId>>,
     shapes: ShapeTable,
+    pending: PendingQueues,
     /// The next job of every queue that has one.
     queue_order: QueueOrder,
-    /// Queues where quota came free.
-    freed: BTreeSet<QueueIndex>,
-    /// Queues of which another inadmissible job may have enough quota now.
-    search: BTreeSet<QueueIndex>,
-    /// By queue, the first inadmissible job that has enough quota.
-    eligible: BTreeMap<QueueIndex, requeue::Eligible>,
-    /// How often they were compared since quota came free.
-    comparisons: usize,
-    short_of_quota: requeue::ShortOfQuota,
     /// Classes that fit nowhere now, with the shapes that lack it.
     refusals: BTreeMap<capacity::RefusedClass, CapacityRefusal>,
     /// Classes that could fit if everything were empty, as far as was asked.
@@ -180,19 +153,11 @@ impl Default for Engine {
             decay: Decay::default(),
             paused: None,
             queues: QueueTable::default(),
-            lines: vec![PendingLine::default()],
-            jobs: HashMap::new(),
-            choices: HashMap::new(),
-            resized: HashMap::new(),
+            jobs: JobTable::default(),
             cluster_holds: BTreeMap::new(),
-            backing_off: BTreeMap::new(),
             shapes: ShapeTable::default(),
+            pending: PendingQueues::default(),
             queue_order: QueueOrder::default(),
-            freed: BTreeSet::new(),
-            search: BTreeSet::new(),
-            eligible: BTreeMap::new(),
-            comparisons: 0,
-            short_of_quota: requeue::ShortOfQuota::default(),
             refusals: BTreeMap::new(),
             could_fit: BTreeSet::new(),
             reservations: Reservations::default(),
@@ -230,19 +195,22 @@ impl Engine {
         let rank = JobRank { priority: job.priority, deadline: job.deadline };
         let node = self.intern_queue(&job.queue);
         let key = self.job_key(node, job.id.clone(), job.created, rank);
-        if let Some(QueueingState::Pending { node: was, key: had, shape, rank: ranked }) = self.jobs.get(&job.id)
+        if let Some(QueueingState::Pending { node: was, key: had, shape, rank: ranked }) =
+            self.jobs.get(job.id.as_str())
             && *was == node
             && (had, *ranked) == (&key, rank)
             && self.shapes[*shape].ask == job.ask
         {
             return false;
         }
-        let resized = self.resized.remove_entry(&job.id);
+        let resized = self.jobs.find_resized_job(job.id.as_str()).cloned();
         self.remove_entry(job.id.as_str());
-        self.resized.extend(resized);
+        if let Some(of) = resized {
+            self.jobs.mark_as_resize_of(&job.id, &of);
+        }
         let shape = self.shapes.intern_shape(job.ask, &mut self.queues.dims);
-        let is_first = self.lines[node.index()].first_of(shape).is_some_and(|first| key < *first);
-        self.lines[node.index()].insert(key.clone(), shape, &self.shapes[shape].tenants);
+        let is_first = self.pending[node].first_of(shape).is_some_and(|first| key < *first);
+        self.pending.insert_job(node, key.clone(), shape, &self.shapes[shape].tenants);
         if is_first {
             self.requeue_after_new_first(node, shape);
         }
@@ -256,9 +224,7 @@ impl Engine {
     /// What a pending job asks for comes on top of what another one holds: if both together are more than a limit it
     /// can never start. Until it is forgotten.
     pub fn mark_as_resize_of(&mut self, id: &JobId, of: &JobId) {
-        if self.resized.get(id) != Some(of) {
-            self.resized.insert(id.clone(), of.clone());
-        }
+        self.jobs.mark_as_resize_of(id, of);
     }
 
     /// A job holds `charge` of a queue, whether or not it ever waited here.
@@ -282,8 +248,8 @@ impl Engine {
         if !charge.is_empty() {
             charge = [charge, counted.list_counts(&mut self.queues.dims)].concat().into();
         }
-        match self.jobs.get_mut(id) {
-            Some(QueueingState::Charged { node: was, charge: had, end }) if *was == node => {
+        match self.jobs.charge_mut(id.as_str()) {
+            Some((was, had, end)) if was == node => {
                 if *had != charge {
                     if let Some(end) = *end {
                         self.queues.replace_ending_amount(node, end, had, &charge);
@@ -303,7 +269,6 @@ impl Engine {
 
     /// One entry of [`Engine::remove_job`].
     pub(crate) fn remove_entry(&mut self, id: &str) {
-        self.resized.remove(id);
         match self.jobs.remove(id) {
             None => {}
             Some(QueueingState::Charged { node, charge, end }) => {
@@ -427,8 +392,7 @@ impl Engine {
         if !self.queues.is_quota_outdated() {
             return;
         }
-        let held = self.list_queues_of_jobs();
-        if self.queues.resolve_tree(&held) {
+        if self.queues.resolve_tree(&self.jobs.list_queues()) {
             self.age_all();
             self.rebuild_reservations();
             self.rebuild_expected_ends();

@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use crate::{
     gang::QueueName,
     queue::{
-        engine::{Engine, JobRank, QueueingState},
+        engine::{Engine, JobRank},
         pending::{
             job_order::{DominantShare, JobId, JobKey, OrderPolicy},
             line::Inadmissible,
@@ -31,7 +31,7 @@ impl Engine {
         if self.policy == policy {
             return;
         }
-        for (node, shape, _) in self.short_of_quota.iter().collect::<Vec<_>>() {
+        for (node, shape, _) in self.pending.list_short_of_quota().collect::<Vec<_>>() {
             self.requeue_shape(node, shape);
         }
         self.policy = policy;
@@ -39,14 +39,13 @@ impl Engine {
         self.decay = Decay::new(self.decay.half_life());
         self.queues.mark_tree_outdated();
         let mut jobs = std::mem::take(&mut self.jobs);
-        for state in jobs.values_mut() {
-            if let QueueingState::BackingOff { node, key, rank, .. } = state {
-                *key = self.job_key(*node, key.id.clone(), key.created, *rank);
+        for (node, rank, key, shape) in jobs.keys_mut() {
+            let new = self.job_key(node, key.id.clone(), key.created, rank);
+            if let Some(shape) = shape {
+                self.remove_pending(node, key);
+                self.pending.insert_job(node, new.clone(), shape, &self.shapes[shape].tenants);
             }
-            let QueueingState::Pending { node, key, shape, rank } = state else { continue };
-            self.remove_pending(*node, key);
-            *key = self.job_key(*node, key.id.clone(), key.created, *rank);
-            self.lines[node.index()].insert(key.clone(), *shape, &self.shapes[*shape].tenants);
+            *key = new;
         }
         self.jobs = jobs;
     }
@@ -148,7 +147,7 @@ impl Engine {
 
     /// The job of a queue to look at next, before any that has a reservation.
     pub(crate) fn find_first_candidate(&self, node: QueueIndex) -> Option<(&JobKey, ShapeId)> {
-        let (slot, line) = (&self.queues[node], &self.lines[node.index()]);
+        let (slot, line) = (&self.queues[node], &self.pending[node]);
         match self.find_tenant_order(node) {
             Some(order) => line.find_next_by_share(|tenants| self.share_of_tenants(order, node, tenants)),
             None => line.find_next_candidate(slot.spec.as_ref().map_or(Dequeue::Traverse, |spec| spec.dequeue)),
@@ -168,15 +167,15 @@ impl Engine {
     /// The next job of a queue may have changed.
     pub(crate) fn mark_head_changed(&mut self, node: QueueIndex) {
         self.queue_order.mark_touched(node, Touch::Head);
-        let (slot, line) = (&self.queues[node], &self.lines[node.index()]);
+        let (slot, line) = (&self.queues[node], &self.pending[node]);
         // Of a fifo queue only the head counts, whatever it lacks.
         if slot.is_fifo() {
             let causes = line.list_head_entries().filter_map(|(_, shape)| line.inadmissible_cause(shape));
-            self.search.insert(node);
             let front =
                 causes.filter_map(Inadmissible::reservation_cause).map(|cause| ReservationId { cause, queue: node });
             self.reservations.dirty.extend(front);
             self.reservations.dirty.extend(self.reservations.of_queue(node));
+            self.pending.schedule_search(node);
         }
     }
 }

@@ -38,7 +38,7 @@ impl Engine {
         let card = shape.ask.card().cloned();
         let job = key.id.job();
         let held = self.reservations.held_by_job(&job).map(|(_, held)| held);
-        let priority = match self.jobs.get(&key.id) {
+        let priority = match self.jobs.get(key.id.as_str()) {
             Some(QueueingState::Pending { rank, .. }) => rank.priority,
             _ => key.priority.0,
         };
@@ -46,7 +46,7 @@ impl Engine {
         self.cancel_aging(node, key);
         self.remove_pending(node, key);
         self.shapes.drop_user(id);
-        self.jobs.remove(&key.id);
+        self.jobs.remove(key.id.as_str());
         self.remove_job(job.as_str());
         self.add_charge(node, &charge);
         if let Some(held) = held {

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use crate::{
     gang::QueueName,
     queue::{
-        engine::{Engine, QueueingState},
-        pending::{job_order::JobKey, line::PendingLine, queue_order::Touch},
+        engine::Engine,
+        pending::{job_order::JobKey, queue_order::Touch},
         quota::{amounts::Dim, slot::QueueIndex},
     },
 };
@@ -18,20 +18,8 @@ impl Engine {
             return node;
         }
         let node = self.queues.add_name(name);
-        match self.lines.get_mut(node.index()) {
-            Some(old) => *old = PendingLine::default(),
-            None => self.lines.push(PendingLine::default()),
-        }
+        self.pending.add_line(node);
         node
-    }
-
-    pub(crate) fn list_queues_of_jobs(&self) -> BTreeSet<QueueIndex> {
-        let queue = |state: &QueueingState| match state {
-            QueueingState::Pending { node, .. }
-            | QueueingState::Charged { node, .. }
-            | QueueingState::BackingOff { node, .. } => *node,
-        };
-        self.jobs.values().map(queue).collect()
     }
 
     /// Forgets the resources and namespaces that no queue, cluster or job has any more, if many new ones came.
@@ -41,16 +29,12 @@ impl Engine {
         }
         let mut used: BTreeSet<Dim> = self.shapes.list_dims().collect();
         used.extend(self.refusals.values().flat_map(|refusal| refusal.needs.list_dims()));
-        for state in self.jobs.values() {
-            if let QueueingState::Charged { charge, .. } = state {
-                used.extend(charge.iter().map(|(dim, _)| *dim));
-            }
-        }
+        used.extend(self.jobs.list_charged_dims());
         self.queues.drop_unused_dims(used);
     }
 
     pub(crate) fn remove_pending(&mut self, node: QueueIndex, key: &JobKey) {
-        let line = &self.lines[node.index()];
+        let line = &self.pending[node];
         let Some(shape) = line.shape_of(key) else { return };
         let was_first = line.first_of(shape) == Some(key);
         let alone = line.count_of(shape) == 1;
@@ -58,7 +42,7 @@ impl Engine {
             // The shape goes: what is remembered of it goes first.
             self.requeue_shape(node, shape);
         }
-        self.lines[node.index()].remove(key);
+        self.pending.remove_job(node, key);
         if alone {
             self.forget_refusals(node, shape);
         }
@@ -67,7 +51,6 @@ impl Engine {
         }
         self.update_blocked(node, shape);
         self.mark_head_changed(node);
-        self.search.insert(node);
     }
 
     pub(crate) fn add_charge(&mut self, node: QueueIndex, amounts: &[(Dim, i128)]) {
@@ -76,7 +59,7 @@ impl Engine {
 
     pub(crate) fn remove_charge(&mut self, node: QueueIndex, amounts: &[(Dim, i128)]) {
         self.change_charge(node, amounts, -1);
-        self.freed.extend(&self.queues[node].path);
+        self.pending.note_freed(&self.queues[node].path);
     }
 
     fn change_charge(&mut self, node: QueueIndex, amounts: &[(Dim, i128)], times: i128) {

@@ -46,7 +46,7 @@ impl Engine {
     /// What tenants of a queue have changed: it may be another one's turn.
     pub(crate) fn note_tenant_change(&mut self, node: QueueIndex) {
         let Some(order) = self.find_tenant_order(node) else { return };
-        self.search.insert(node);
+        self.pending.schedule_search(node);
         for id in self.reservations.of_queue(node) {
             self.reservations.schedule_update(self.now, id);
             let Some(reservation) = self.reservations.get(id) else { continue };
@@ -82,7 +82,7 @@ impl Engine {
 
     /// The jobs of a queue in the order in which they would go now.
     pub(crate) fn list_in_turn(&self, node: QueueIndex) -> Vec<&JobKey> {
-        let line = &self.lines[node.index()];
+        let line = &self.pending[node];
         let Some(order) = self.find_tenant_order(node) else { return line.keys().collect() };
         let turn = |key: &JobKey, shape| (key.priority, self.tenant_share(order, node, shape));
         let mut keys: Vec<_> = line.iter().map(|(key, shape)| (turn(key, shape), key)).collect();
@@ -93,7 +93,7 @@ impl Engine {
 
     /// How many jobs of a queue go before one.
     pub(crate) fn count_in_turn_before(&self, node: QueueIndex, key: &JobKey) -> usize {
-        let line = &self.lines[node.index()];
+        let line = &self.pending[node];
         let Some((order, shape)) = self.find_tenant_order(node).zip(line.shape_of(key)) else {
             return line.count_before(key);
         };

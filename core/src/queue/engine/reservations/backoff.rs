@@ -23,8 +23,7 @@ impl Engine {
         let key = self.job_key(node, job.id.clone(), job.created, rank);
         self.remove_job(job.id.as_str());
         let shape = self.shapes.intern_shape(job.ask, &mut self.queues.dims);
-        self.jobs.insert(job.id.clone(), QueueingState::BackingOff { node, key, shape, rank, since });
-        self.backing_off.entry(node).or_default().insert(job.id);
+        self.jobs.insert(job.id, QueueingState::BackingOff { node, key, shape, rank, since });
         // Before anybody is looked at.
         self.reservations.schedule_update(self.now, ReservationId { cause: ReservationCause::Backoff, queue: node });
     }
@@ -32,12 +31,6 @@ impl Engine {
     /// It is not any more.
     pub(crate) fn end_backoff(&mut self, id: &str, node: QueueIndex, shape: ShapeId) {
         self.remove_reservation_of_job(id);
-        if let Some(aside) = self.backing_off.get_mut(&node) {
-            aside.remove(id);
-            if aside.is_empty() {
-                self.backing_off.remove(&node);
-            }
-        }
         self.reservations.schedule_update(self.now, ReservationId { cause: ReservationCause::Backoff, queue: node });
         self.shapes.drop_user(shape);
     }
@@ -49,11 +42,8 @@ impl Engine {
         reservation_after: i64,
         room: &mut impl ClusterCapacity,
     ) -> bool {
-        let all = self.backing_off.get(&id.queue).into_iter().flatten().filter_map(|job| match self.jobs.get(job) {
-            Some(QueueingState::BackingOff { key, shape, since, .. }) => {
-                Some((self.reservation_rank(id.queue, key), *shape, *since, since.saturating_add(reservation_after)))
-            }
-            _ => None,
+        let all = self.jobs.list_backing_off(id.queue).map(|(key, shape, since)| {
+            (self.reservation_rank(id.queue, key), shape, since, since.saturating_add(reservation_after))
         });
         let now = |(rank, shape, _, until): &(ReservationRank, ShapeId, i64, i64)| {
             let may = self.could_ever_start(id.queue, *shape, rank.id.as_str());
@@ -78,7 +68,8 @@ impl Engine {
 
     /// All reservations are worked out anew.
     pub(crate) fn mark_backoff_reservations_dirty(&mut self) {
-        let all = self.backing_off.keys().map(|node| ReservationId { cause: ReservationCause::Backoff, queue: *node });
+        let queues = self.jobs.list_queues_backing_off();
+        let all = queues.map(|queue| ReservationId { cause: ReservationCause::Backoff, queue });
         self.reservations.dirty.extend(all);
     }
 }

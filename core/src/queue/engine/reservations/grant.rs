@@ -116,10 +116,10 @@ impl Engine {
 
     /// A job that has a reservation is blocked by those before it alone, on each card model.
     fn requeue_other_entries(&mut self, entry: &JobId) -> bool {
-        let entries = self.list_entries(entry.job_name()).into_iter().filter(|other| other != entry);
+        let entries = self.jobs.list_entries(entry.job_name()).into_iter().filter(|other| other != entry);
         let shapes: Vec<_> = entries.filter_map(|other| self.pending_job(other.as_str())).collect();
         shapes.into_iter().fold(false, |requeued, (_, node, shape)| {
-            let cause = self.lines[node.index()].inadmissible_cause(shape);
+            let cause = self.pending[node].inadmissible_cause(shape);
             let is_blocked = matches!(cause, Some(Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_)));
             if is_blocked {
                 self.requeue_when_free(node, shape);
@@ -139,7 +139,7 @@ impl Engine {
         let mut doubtful = false;
         // Who has enough is yet to be looked at: if others take it first, this is looked at again.
         let mut is_short = |(_, shape): &(ReservationRank, ShapeId)| {
-            let short = !self.has_enough_quota(id.queue, *shape);
+            let short = !self.pending.has_enough_quota(&self.queues, id.queue, *shape);
             doubtful |= !short;
             short
         };
@@ -199,7 +199,7 @@ impl Engine {
     pub(crate) fn list_due_blocked(&self, id: ReservationId) -> impl Iterator<Item = (ReservationRank, ShapeId)> {
         let fifo = self.queues[id.queue].is_fifo();
         // The way to the head may lead past many that can never start.
-        let front = fifo.then(|| self.lines[id.queue.index()].list_head_entries());
+        let front = fifo.then(|| self.pending[id.queue].list_head_entries());
         let front = front.into_iter().flatten().map(move |(key, shape)| (self.reservation_rank(id.queue, key), shape));
         let due = move |(rank, shape): &(ReservationRank, ShapeId)| {
             let due_at = self.reservation_due_at(id.queue, *shape, rank);
@@ -295,7 +295,7 @@ impl Engine {
         let Some(reservation) = self.reservations.remove(id) else { return false };
         self.reservations.dirty.insert(id);
         let job = reservation.rank.id.job();
-        if self.choices.contains_key(&job) {
+        if self.jobs.has_choice(job.as_str()) {
             // It may get another one on another card model.
             self.reservations.dirty.extend(self.list_shortages_of(&job));
         }
@@ -332,7 +332,7 @@ impl Engine {
             return;
         }
         self.mark_backoff_reservations_dirty();
-        let short = self.short_of_quota.iter().filter(|(.., (_, dim))| !dim.is_count());
+        let short = self.pending.list_short_of_quota().filter(|(.., (_, dim))| !dim.is_count());
         let short = short.map(|(node, shape, (at, dim))| (ReservationCause::Quota(at, dim), node, shape));
         let roomless =
             self.refusals.values().filter(|refusals| !refusals.is_final()).flat_map(|refusals| &refusals.inadmissible);

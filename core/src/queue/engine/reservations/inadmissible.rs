@@ -21,7 +21,7 @@ impl Engine {
         if cause == Inadmissible::Never {
             return self.mark_unsatisfiable(node, shape);
         }
-        self.set_inadmissible(node, shape, cause);
+        self.pending.set_inadmissible(&self.queues, node, shape, cause);
         self.update_unsatisfiable(node, shape, cause);
         if let Some(cause) = cause.reservation_cause() {
             let id = ReservationId { cause, queue: node };
@@ -38,29 +38,29 @@ impl Engine {
             }
         }
         self.mark_head_changed(node);
-        self.search.insert(node);
+        self.pending.schedule_search(node);
         self.withdraw_unsatisfiable_heads(node, capacity);
     }
 
     /// A shape fits nowhere: what is kept for it is kept in vain.
     pub(crate) fn mark_unsatisfiable(&mut self, node: QueueIndex, shape: ShapeId) {
-        self.set_inadmissible(node, shape, Inadmissible::Never);
+        self.pending.set_inadmissible(&self.queues, node, shape, Inadmissible::Never);
         self.update_unsatisfiable(node, shape, Inadmissible::Never);
         for id in self.reservations.of_shape(node, shape) {
             self.remove_reservation(id);
         }
         self.mark_head_changed(node);
-        self.search.insert(node);
+        self.pending.schedule_search(node);
     }
 
     /// What blocked a shape may be gone: it is considered when what it asks for itself is free.
     pub(crate) fn requeue_when_free(&mut self, node: QueueIndex, shape: ShapeId) {
-        let cause = self.lines[node.index()].inadmissible_cause(shape);
+        let cause = self.pending[node].inadmissible_cause(shape);
         self.requeue_shape(node, shape);
         let Some(Inadmissible::Reserved(at, dim, _)) = cause else { return };
         let cause = Inadmissible::Quota(at, dim, self.shapes[shape].asked_amount(dim));
-        self.set_inadmissible(node, shape, cause);
-        self.search.insert(node);
+        self.pending.set_inadmissible(&self.queues, node, shape, cause);
+        self.pending.schedule_search(node);
         if let Some(cause) = cause.reservation_cause() {
             self.register_blocked(ReservationId { cause, queue: node }, shape);
         }
@@ -91,7 +91,7 @@ impl Engine {
         }
         let mut long_waiting = Vec::new();
         for node in self.queues.nodes() {
-            let (slot, line) = (&self.queues[node], &self.lines[node.index()]);
+            let (slot, line) = (&self.queues[node], &self.pending[node]);
             let head: Vec<ShapeId> = line.list_head_entries().map(|(_, shape)| shape).collect();
             let shapes = line.admissible_shapes().filter(|shape| !slot.is_fifo() || head.contains(shape));
             for shape in shapes.filter(|_| slot.problem.is_none()) {
@@ -102,7 +102,7 @@ impl Engine {
         }
         long_waiting.sort();
         for (_, node, shape) in long_waiting {
-            let Some(first) = self.lines[node.index()].first_of(shape) else { continue };
+            let Some(first) = self.pending[node].first_of(shape) else { continue };
             let key = self.find_reserving_job_of_shape(node, first, shape).unwrap_or(first).clone();
             if let Err(lack) = self.find_lack(node, &key, shape, capacity) {
                 self.mark_inadmissible(node, shape, lack, capacity);
@@ -113,7 +113,7 @@ impl Engine {
 
     /// Those of a shape that may be the next to get a reservation, with when they have waited long enough.
     fn rank_reservation_candidates(&self, node: QueueIndex, shape: ShapeId) -> Vec<BlockedFirst> {
-        let firsts = self.lines[node.index()].list_possible_first_jobs(shape).into_iter();
+        let firsts = self.pending[node].list_possible_first_jobs(shape).into_iter();
         let ranks = firsts.map(|key| self.reservation_rank(node, key));
         ranks.filter_map(|rank| Some((self.reservation_due_at(node, shape, &rank)?, rank))).collect()
     }
@@ -128,15 +128,13 @@ impl Engine {
 
     /// Other jobs of a shape, if it is inadmissible, may be the next to get a reservation.
     pub(crate) fn update_blocked(&mut self, node: QueueIndex, shape: ShapeId) {
-        if let Some(cause) =
-            self.lines[node.index()].inadmissible_cause(shape).and_then(Inadmissible::reservation_cause)
-        {
+        if let Some(cause) = self.pending[node].inadmissible_cause(shape).and_then(Inadmissible::reservation_cause) {
             self.register_blocked(ReservationId { cause, queue: node }, shape);
         }
     }
 
     pub(crate) fn requeue_shape(&mut self, node: QueueIndex, shape: ShapeId) {
-        let Some(cause) = self.set_admissible(node, shape) else { return };
+        let Some(cause) = self.pending.set_admissible(node, shape) else { return };
         self.reservations.remove_from_shortage(node, shape);
         if matches!(cause, Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_)) {
             self.reservations.unblock_shape(node, shape);
@@ -153,8 +151,8 @@ impl Engine {
     /// The first job of an inadmissible shape is another one now: it may outrank what blocked the old one, or the job
     /// that clusters are kept for.
     pub(crate) fn requeue_after_new_first(&mut self, node: QueueIndex, shape: ShapeId) {
-        let Some(cause) = self.lines[node.index()].inadmissible_cause(shape) else { return };
-        self.search.insert(node);
+        let Some(cause) = self.pending[node].inadmissible_cause(shape) else { return };
+        self.pending.schedule_search(node);
         let wakes = match cause {
             Inadmissible::Quota(..) => false,
             Inadmissible::Capacity => self.lacks_only_reserved_clusters(node, shape),

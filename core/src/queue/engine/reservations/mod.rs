@@ -105,10 +105,10 @@ impl Engine {
     pub(crate) fn list_shortages_of(&self, job: &JobId) -> Vec<ReservationId> {
         let shortage = |entry: JobId| {
             let (_, queue, shape) = self.pending_job(entry.as_str())?;
-            let cause = self.lines[queue.index()].inadmissible_cause(shape)?.reservation_cause()?;
+            let cause = self.pending[queue].inadmissible_cause(shape)?.reservation_cause()?;
             Some(ReservationId { cause, queue })
         };
-        self.list_entries(job.as_str()).into_iter().filter_map(shortage).collect()
+        self.jobs.list_entries(job.as_str()).into_iter().filter_map(shortage).collect()
     }
 }
 
@@ -212,7 +212,7 @@ impl Engine {
         let rank = self.reservation_rank(node, key);
         let held = self.reservations.of_shape(node, shape).into_iter().filter_map(|id| self.reservations.get(id));
         let first = held.map(|reservation| &reservation.rank).find(|holder| !rank.outranks(holder))?;
-        match self.jobs.get(&first.id) {
+        match self.jobs.get(first.id.as_str()) {
             Some(QueueingState::Pending { key, .. }) => Some(key),
             _ => None,
         }
@@ -257,7 +257,7 @@ impl Engine {
             let Some(shadow) = self.compute_shadow_time(id) else { continue };
             let inadmissible = self.reservations.get(id).into_iter().flat_map(|reservation| &reservation.timed);
             let ends = |(node, shape): &&(QueueIndex, ShapeId)| {
-                let first = self.lines[node.index()].first_of(*shape);
+                let first = self.pending[*node].first_of(*shape);
                 first.is_some()
                     && self.shapes[*shape].ask.run_for.is_some_and(|run| self.now.saturating_add(run) <= shadow)
             };

@@ -7,7 +7,7 @@ impl Engine {
     /// would give.
     pub(crate) fn audit(&self) {
         for node in self.queues.nodes() {
-            let (slot, line) = (&self.queues[node], &self.lines[node.index()]);
+            let (slot, line) = (&self.queues[node], &self.pending[node]);
             for shape in line.shapes() {
                 let asked = &self.shapes[shape].sparse;
                 let short = self.queues.find_first_short_quota(&slot.path, asked);
@@ -44,7 +44,7 @@ impl Engine {
                 }
             }
         }
-        for (id, state) in &self.jobs {
+        for (id, state) in self.jobs.iter() {
             if let QueueingState::Pending { node, key, rank, .. } = state {
                 let now = self.job_key(*node, id.clone(), key.created, *rank);
                 assert!(*key == now || self.queues.is_tree_outdated(), "{key:?} is not in line as {now:?}");
@@ -61,15 +61,12 @@ impl Engine {
         if self.queues.is_quota_outdated() {
             return;
         }
-        let freed = self.freed.iter().flat_map(|at| {
-            self.short_of_quota.queues_with_enough(&self.queues, *at, QueueIndex::ROOT..=QueueIndex::LAST)
-        });
-        let searched: BTreeSet<QueueIndex> = freed.chain(self.search.iter().copied()).collect();
+        let searched = self.pending.list_search(&self.queues);
         for node in self.queues.nodes() {
-            let (Slot { problem, .. }, line) = (&self.queues[node], &self.lines[node.index()]);
+            let (Slot { problem, .. }, line) = (&self.queues[node], &self.pending[node]);
             let fifo = self.queues[node].is_fifo();
             let is_head = |shape: &ShapeId| line.list_head_entries().any(|(_, head)| head == *shape);
-            let eligible = line.shapes().filter(|shape| self.has_enough_quota(node, *shape));
+            let eligible = line.shapes().filter(|shape| self.pending.has_enough_quota(&self.queues, node, *shape));
             let eligible = eligible.filter(|shape| problem.is_none() && (!fifo || is_head(shape)));
             let turn = |first: Option<&JobKey>| first.map(|first| (first.priority, self.share_of_pending(&first.id)));
             let place = |first: Option<&JobKey>| (turn(first), first.cloned());
@@ -79,10 +76,11 @@ impl Engine {
                 let candidate = candidate.or_else(|| line.find_next_candidate(Dequeue::Traverse));
                 candidate.is_some_and(|(candidate, _)| place(Some(candidate)) < place(Some(first)))
             };
-            let known = self.eligible.get(&node).filter(|job| self.has_enough_quota(node, job.shape));
+            let known =
+                self.pending.eligible(node).filter(|job| self.pending.has_enough_quota(&self.queues, node, job.shape));
             if let Some(job) = known.filter(|_| !searched.contains(&node)) {
                 assert_eq!(Some(job.shape), scanned, "{node:?}");
-            } else if searched.contains(&node) || self.eligible.contains_key(&node) {
+            } else if searched.contains(&node) || self.pending.eligible(node).is_some() {
                 assert_eq!(self.find_first_eligible(node).map(|job| job.shape), scanned, "{node:?}");
             } else if let Some(first) = scanned.and_then(|shape| line.first_of(shape)) {
                 assert!(is_behind(first), "{first:?} has enough, and {node:?} is not searched");
@@ -92,8 +90,8 @@ impl Engine {
 
     /// Everybody who sleeps on a ceiling and has enough is looked at again.
     pub(crate) fn wake_all_short(&mut self) {
-        for (node, shape, _) in self.short_of_quota.iter().collect::<Vec<_>>() {
-            if self.has_enough_quota(node, shape) {
+        for (node, shape, _) in self.pending.list_short_of_quota().collect::<Vec<_>>() {
+            if self.pending.has_enough_quota(&self.queues, node, shape) {
                 self.requeue_shape(node, shape);
             }
         }
@@ -155,7 +153,7 @@ impl Engine {
                 continue;
             }
             let protected = &reservation.nodes[..=reservation.reach];
-            let ends = self.jobs.values().filter_map(|job| match job {
+            let ends = self.jobs.iter().filter_map(|(_, job)| match job {
                 QueueingState::Charged { node, charge, end: Some(end) } if self.queues[*node].path.contains(at) => {
                     Some((*end, charge.iter().find(|(of, _)| of == dim).map_or(0, |(_, amount)| *amount)))
                 }
@@ -170,7 +168,7 @@ impl Engine {
     }
 
     fn share_of_pending(&self, id: &JobId) -> Option<TenantShare> {
-        let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id) else { return None };
+        let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id.as_str()) else { return None };
         Some(self.tenant_share(self.find_tenant_order(*node)?, *node, *shape))
     }
 
@@ -199,7 +197,7 @@ impl Engine {
         }
         let mut firsts: BTreeMap<ReservationId, BTreeSet<_>> = BTreeMap::new();
         for queue in self.queues.nodes() {
-            let line = &self.lines[queue.index()];
+            let line = &self.pending[queue];
             for shape in line.shapes() {
                 let Some(cause @ ReservationCause::Quota(..)) =
                     line.inadmissible_cause(shape).and_then(Inadmissible::reservation_cause)
@@ -209,7 +207,7 @@ impl Engine {
                 let id = ReservationId { cause, queue };
                 let fifo = self.queues[queue].is_fifo();
                 // Who has enough, and whose turn it is not, is as good as admissible.
-                let short = !self.has_enough_quota(queue, shape);
+                let short = !self.pending.has_enough_quota(&self.queues, queue, shape);
                 for key in line.list_possible_first_jobs(shape) {
                     let rank = self.reservation_rank(queue, key);
                     let may = short && (!fifo || line.list_head_entries().any(|(front, _)| front == key));

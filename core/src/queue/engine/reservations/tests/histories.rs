@@ -125,7 +125,7 @@ proptest! {
                 running.push(id);
             }
             prop_assert!(engine.within_ceilings());
-            let holding = engine.jobs.values().filter(|job| matches!(job, QueueingState::Charged { .. })).count();
+            let holding = engine.jobs.list_charges().count();
             prop_assert_eq!(holding, running.len());
             let in_line: BTreeSet<String> = engine.list_pending_positions().map(|(id, _)| id.to_string()).collect();
             prop_assert_eq!(in_line, waiting.iter().cloned().collect::<BTreeSet<_>>());
@@ -349,7 +349,7 @@ impl Play {
     /// Who sleeps for want of room has none: the first of each kind, and whoever a place is kept for.
     fn audit(&self) {
         for node in self.engine.queues.nodes() {
-            let line = &self.engine.lines[node.index()];
+            let line = &self.engine.pending[node];
             for key in line.keys() {
                 let shape = line.shape_of(key).unwrap();
                 let counts = line.first_of(shape) == Some(key) || self.engine.reservation_of(key.id.as_str()).is_some();

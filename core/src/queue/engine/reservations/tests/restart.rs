@@ -13,7 +13,7 @@ fn begin_anew(engine: &Engine) -> Engine {
     engine.queue_specs().cloned().for_each(|spec| anew.set_queue(spec));
     anew.set_order_policy(engine.order_policy());
     anew.set_reservation_after(engine.reservation_after);
-    for (id, state) in &engine.jobs {
+    for (id, state) in engine.jobs.iter() {
         match state {
             QueueingState::Pending { node, key, shape, rank } => {
                 anew.enqueue_job(Job {
