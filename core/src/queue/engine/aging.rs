@@ -5,7 +5,7 @@ use crate::{
     queue::{
         aging::PriorityAging,
         engine::{Engine, QueueingState},
-        pending::job_order::{JobId, JobKey, OrderPolicy},
+        pending::job_order::{JobId, JobKey},
         quota::slot::QueueIndex,
     },
     time::SubmitTime,
@@ -26,7 +26,7 @@ impl Engine {
     }
 
     fn find_aging(&self, node: QueueIndex) -> Option<PriorityAging> {
-        self.queues.find_setting(node, |spec| spec.aging).filter(|_| self.policy != OrderPolicy::Fifo)
+        self.queues.find_setting(node, |spec| spec.aging).filter(|_| !self.rules.is_fifo())
     }
 
     /// When the priority of a job rises next it is put in line anew.
@@ -61,7 +61,7 @@ impl Engine {
     /// Queues say something else, or are elsewhere in the tree.
     pub(crate) fn age_all(&mut self) {
         let aged = |node: &QueueIndex, key: &JobKey, priority: i32| {
-            self.find_aging(*node).is_some() || (self.policy != OrderPolicy::Fifo && key.priority.0 != priority)
+            self.find_aging(*node).is_some() || (!self.rules.is_fifo() && key.priority.0 != priority)
         };
         let jobs = self.jobs.iter().filter_map(|(id, state)| match state {
             QueueingState::Pending { node, key, rank, .. } if aged(node, key, rank.priority) => Some(id.clone()),

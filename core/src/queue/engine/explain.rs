@@ -4,7 +4,10 @@ use crate::{
     gang::QueueName,
     quantity::Quantity,
     queue::{
-        engine::{CapacityRefusal, Engine, QueueUsage, QueueingState, capacity::CapacityLack},
+        engine::{
+            Engine, QueueUsage, QueueingState,
+            refusals::{CapacityLack, CapacityRefusal},
+        },
         pending::{
             job_order::{JobId, JobKey},
             line::Inadmissible,
@@ -103,7 +106,7 @@ impl Engine {
             return Some(never);
         }
         let is_hopeless = matches!(self.pending[*node].inadmissible_cause(*shape_id), Some(Inadmissible::Never));
-        if let Some(detail) = self.find_known_never(*shape_id).filter(|_| is_hopeless) {
+        if let Some(detail) = self.refusals.find_never(shape.ask.fit).filter(|_| is_hopeless) {
             return Some(Reason::NeverFits { detail: detail.to_owned() });
         }
         if let Some(why) = &self.paused {

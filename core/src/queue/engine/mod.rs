@@ -18,6 +18,7 @@ mod pause;
 mod preemption;
 mod preemption_round;
 mod queue_status;
+mod refusals;
 mod release;
 mod requeue;
 mod reservations;
@@ -36,27 +37,30 @@ pub use preemption_round::{PreemptionRound, PreemptionWorld};
 pub use queue_status::Entitlement;
 pub use reservations::{ReservationStatus, UnknownStart};
 
-use self::job_table::JobTable;
+use self::{
+    job_table::JobTable,
+    refusals::{CapacityLack, CapacityRefusals},
+};
 use crate::{
     admission::Admission,
     gang::QueueName,
     queue::{
         capacity::{ClusterCapacity, Fit, FitFunction},
         pending::{
-            job_order::{JobId, JobKey, OrderPolicy},
+            job_order::{JobId, JobKey},
             line::Inadmissible,
+            order_rules::OrderRules,
             pending_queues::PendingQueues,
             queue_order::QueueOrder,
             shape_table::{ShapeId, ShapeTable},
         },
         quota::{
-            admission::{Ask, FitClass, JobShape},
-            history::Decay,
+            admission::{Ask, JobShape},
             queue_table::QueueTable,
             running::Counted,
             slot::QueueIndex,
         },
-        reservation::{RESERVATION_AFTER, ReservationId, Reservations},
+        reservation::{ReservationId, Reservations},
         spec::{FleetResources, QueueSpec},
     },
     resources::Resources,
@@ -104,71 +108,29 @@ pub struct QueueUsage {
 }
 
 /// See the module.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Engine {
-    policy: OrderPolicy,
-    decay: Decay,
+    rules: OrderRules,
     /// Why nothing is released now, if so.
     paused: Option<Arc<str>>,
     queues: QueueTable,
     jobs: JobTable,
-    /// Of those who wait and clusters were kept for.
-    cluster_holds: BTreeMap<JobId, reservations::ClusterHold>,
     shapes: ShapeTable,
     pending: PendingQueues,
     /// The next job of every queue that has one.
     queue_order: QueueOrder,
-    /// Classes that fit nowhere now, with the shapes that lack it.
-    refusals: BTreeMap<capacity::RefusedClass, CapacityRefusal>,
-    /// Classes that could fit if everything were empty, as far as was asked.
-    could_fit: BTreeSet<FitClass>,
+    refusals: CapacityRefusals,
     reservations: Reservations,
     /// Seconds since 1970.
     now: i64,
     /// When the priorities of jobs in line rise next, in seconds since 1970.
     aging_steps: BTreeSet<(i64, JobId)>,
-    /// Seconds that a job is blocked before it gets a reservation.
-    reservation_after: Option<i64>,
     /// Not before the first decision.
     has_decided: bool,
-    /// The job that others are evicted for.
-    preemptor: Option<JobId>,
 }
 
 /// Looks at reservations in one decision; seldom is a second one needed.
 const MOST_RESERVATION_ROUNDS: usize = 8;
-
-#[derive(Debug, Clone)]
-pub(crate) struct CapacityRefusal {
-    lack: capacity::CapacityLack,
-    detail: String,
-    inadmissible: BTreeSet<(QueueIndex, ShapeId)>,
-    needs: capacity::FreeNeeded,
-}
-
-impl Default for Engine {
-    fn default() -> Self {
-        Self {
-            policy: OrderPolicy::default(),
-            decay: Decay::default(),
-            paused: None,
-            queues: QueueTable::default(),
-            jobs: JobTable::default(),
-            cluster_holds: BTreeMap::new(),
-            shapes: ShapeTable::default(),
-            pending: PendingQueues::default(),
-            queue_order: QueueOrder::default(),
-            refusals: BTreeMap::new(),
-            could_fit: BTreeSet::new(),
-            reservations: Reservations::default(),
-            now: 0,
-            aging_steps: BTreeSet::new(),
-            reservation_after: Some(RESERVATION_AFTER),
-            has_decided: false,
-            preemptor: None,
-        }
-    }
-}
 
 /// Events.
 impl Engine {
@@ -372,18 +334,15 @@ impl Engine {
                     &self.list_clusters_reserved_for_others(&blocking),
                 ) {
                     Fit::Yes => return Ok(blocking),
-                    Fit::No { never, detail } => {
-                        self.record_refusal(id, &blocking, capacity::CapacityLack::of(never), detail)
-                    }
+                    Fit::No { never, detail } => self.record_refusal(id, &blocking, CapacityLack::of(never), detail),
                     Fit::Reserved { detail } => {
-                        self.record_refusal(id, &blocking, capacity::CapacityLack::UnreservedRoom, detail)
+                        self.record_refusal(id, &blocking, CapacityLack::UnreservedRoom, detail)
                     }
                 }
             }
         };
-        let Some(refusals) = self.refusals.get_mut(&refused) else { return Err(Inadmissible::Capacity) };
-        refusals.inadmissible.insert((node, id));
-        Err(if refusals.is_final() { Inadmissible::Never } else { Inadmissible::Capacity })
+        let is_final = self.refusals.add_inadmissible(&refused, node, id);
+        Err(if is_final { Inadmissible::Never } else { Inadmissible::Capacity })
     }
 
     /// Works out the tree anew if queues or the fleet changed; [`Engine::release_next_by_fit`] does so first.

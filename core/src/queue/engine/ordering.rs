@@ -7,7 +7,7 @@ use crate::{
     queue::{
         engine::{Engine, JobRank},
         pending::{
-            job_order::{DominantShare, JobId, JobKey, OrderPolicy},
+            job_order::{JobId, JobKey, OrderPolicy},
             line::Inadmissible,
             queue_order::{Head, Touch},
             shape_table::ShapeId,
@@ -15,7 +15,6 @@ use crate::{
         quota::tenant_share::TenantShare,
         quota::{
             amounts::{Dim, DimAmounts},
-            history::Decay,
             slot::{QueueIndex, Slot},
         },
         reservation::ReservationId,
@@ -28,15 +27,13 @@ use crate::{
 impl Engine {
     /// Who goes first from now on; those that wait are put in order anew.
     pub fn set_order_policy(&mut self, policy: OrderPolicy) {
-        if self.policy == policy {
+        if self.rules.policy() == policy {
             return;
         }
         for (node, shape, _) in self.pending.list_short_of_quota().collect::<Vec<_>>() {
             self.requeue_shape(node, shape);
         }
-        self.policy = policy;
-        // Of the time in which nobody counted nothing is known.
-        self.decay = Decay::new(self.decay.half_life());
+        self.rules.set_policy(policy);
         self.queues.mark_tree_outdated();
         let mut jobs = std::mem::take(&mut self.jobs);
         for (node, rank, key, shape) in jobs.keys_mut() {
@@ -52,9 +49,7 @@ impl Engine {
 
     /// In how many seconds what queues used counts half, where it counts ([`OrderPolicy::FairHistory`]).
     pub fn set_history_half_life(&mut self, seconds: i64) {
-        if self.decay.half_life() != seconds {
-            self.decay = Decay::new(seconds);
-        }
+        self.rules.set_half_life(seconds);
     }
 
     /// What a queue used lately, as it was told when this was last asked of another engine.
@@ -89,15 +84,12 @@ impl Engine {
     /// Seconds after which what queues used counts half; `None` where that does not count.
     #[must_use]
     pub fn history_half_life(&self) -> Option<i64> {
-        (self.policy == OrderPolicy::FairHistory).then(|| self.decay.half_life())
+        self.rules.half_life()
     }
 
     /// Time has passed: what was used longer ago counts less from now on.
     pub(crate) fn age_usage(&mut self) {
-        if self.policy != OrderPolicy::FairHistory {
-            return;
-        }
-        let Some(kept) = self.decay.advance_to(self.now) else { return };
+        let Some(kept) = self.rules.decay_until(self.now) else { return };
         self.queues.age_means(kept);
         self.rebuild_queue_order();
         self.reservations.mark_all_dirty();
@@ -106,11 +98,11 @@ impl Engine {
     /// Who goes first.
     #[must_use]
     pub fn order_policy(&self) -> OrderPolicy {
-        self.policy
+        self.rules.policy()
     }
 
     pub(crate) fn job_key(&self, node: QueueIndex, id: JobId, created: SubmitTime, rank: JobRank) -> JobKey {
-        match self.policy {
+        match self.rules.policy() {
             OrderPolicy::Fifo => JobKey { priority: Reverse(0), deadline: JobKey::NO_DEADLINE, created, id },
             OrderPolicy::Share | OrderPolicy::FairHistory | OrderPolicy::Strict => JobKey {
                 priority: Reverse(rank.priority.saturating_add(self.aged_by(node, created))),
@@ -124,7 +116,7 @@ impl Engine {
     /// The tree was worked out anew.
     pub(crate) fn rebuild_queue_order(&mut self) {
         let mut order = std::mem::take(&mut self.queue_order);
-        let enter = |node: QueueIndex| (self.next_head(node), share_of(self.policy, &self.queues[node]));
+        let enter = |node: QueueIndex| (self.next_head(node), self.rules.share_of(&self.queues[node]));
         order.rebuild_order(self.queues.len(), |node| &self.queues[node].children, enter);
         self.queue_order = order;
     }
@@ -133,7 +125,7 @@ impl Engine {
     pub(crate) fn find_first_queue(&mut self) -> Option<QueueIndex> {
         while let Some((node, what)) = self.queue_order.take_touched() {
             let head = self.next_head(node);
-            let share = |node: QueueIndex| share_of(self.policy, &self.queues[node]);
+            let share = |node: QueueIndex| self.rules.share_of(&self.queues[node]);
             self.queue_order.reenter_queue(&self.queues[node].path, head, what, share);
         }
         self.queue_order.find_next_leaf()
@@ -158,7 +150,7 @@ impl Engine {
     pub(super) fn make_head(&self, node: QueueIndex, job: &JobKey, shape: ShapeId) -> Option<Head> {
         let slot = &self.queues[node];
         let spec = slot.spec.as_ref().filter(|_| slot.problem.is_none())?;
-        let priority = if self.policy == OrderPolicy::Fifo { 0 } else { spec.priority };
+        let priority = self.rules.queue_priority(spec.priority);
         let order = self.find_tenant_order(node);
         let share = order.map_or(TenantShare::NOTHING, |order| self.tenant_share(order, node, shape));
         Some(Head { priority, share, job: job.clone() })
@@ -187,15 +179,4 @@ const fn round_to_digits(amount: i128) -> i128 {
         unit *= 10;
     }
     amount / unit * unit
-}
-
-fn share_of(policy: OrderPolicy, slot: &Slot) -> DominantShare {
-    match policy {
-        OrderPolicy::Share => DominantShare::of_usage(&slot.used, &slot.deserved),
-        // What it has now counts as much as what it had: else one queue would be given all that comes free in a tick.
-        OrderPolicy::FairHistory => {
-            DominantShare::of_usage(&slot.used.zip(&slot.mean_used, |now, mean| now.midpoint(mean)), &slot.deserved)
-        }
-        OrderPolicy::Strict | OrderPolicy::Fifo => DominantShare::default(),
-    }
 }

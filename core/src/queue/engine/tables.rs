@@ -28,7 +28,7 @@ impl Engine {
             return;
         }
         let mut used: BTreeSet<Dim> = self.shapes.list_dims().collect();
-        used.extend(self.refusals.values().flat_map(|refusal| refusal.needs.list_dims()));
+        used.extend(self.refusals.list_dims());
         used.extend(self.jobs.list_charged_dims());
         self.queues.drop_unused_dims(used);
     }
@@ -44,7 +44,7 @@ impl Engine {
         }
         self.pending.remove_job(node, key);
         if alone {
-            self.forget_refusals(node, shape);
+            self.refusals.forget_shape(self.shapes[shape].ask.fit, node, shape);
         }
         if was_first && !alone {
             self.requeue_after_new_first(node, shape);

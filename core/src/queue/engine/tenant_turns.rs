@@ -1,14 +1,11 @@
 //! Which tenant's turn it is in a queue where they take turns. The rule is in [`crate::queue::tenant_order`].
 //!
-//! A fifo queue goes by its line, whoever's jobs are in it, and under [`OrderPolicy::Fifo`] every queue does.
+//! A fifo queue goes by its line, whoever's jobs are in it, and so does every queue where age alone counts.
 
 use crate::{
     queue::{
         engine::{Engine, QueueingState},
-        pending::{
-            job_order::{JobKey, OrderPolicy},
-            shape_table::ShapeId,
-        },
+        pending::{job_order::JobKey, shape_table::ShapeId},
         quota::{amounts::Dim, slot::QueueIndex, tenant_share::TenantShare},
         reservation::{ReservationId, ReservationRank},
         tenant_order::TenantOrder,
@@ -28,7 +25,7 @@ impl Engine {
 
     pub(crate) fn find_tenant_order(&self, node: QueueIndex) -> Option<TenantOrder> {
         let said = self.queues.find_setting(node, |spec| spec.tenant_order).filter(|said| *said != TenantOrder::None);
-        said.filter(|_| !self.queues[node].is_fifo() && self.policy != OrderPolicy::Fifo)
+        said.filter(|_| !self.queues[node].is_fifo() && !self.rules.is_fifo())
     }
 
     /// What the tenant of a shape has of a queue.

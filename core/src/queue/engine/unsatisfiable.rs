@@ -7,13 +7,10 @@
 
 use crate::queue::{
     capacity::ClusterCapacity,
-    engine::{Engine, QueueingState, capacity::CapacityLack},
+    engine::{Engine, QueueingState, refusals::CapacityLack},
     pending::{job_order::JobId, line::Inadmissible, shape_table::ShapeId},
     quota::{admission, slot::QueueIndex},
 };
-
-/// Classes that are remembered as possible; most fleets have fewer kinds of jobs.
-const MOST_CLASSES: usize = 65_536;
 
 impl Engine {
     /// Whether a pending job can never start, on none of its card models, while queues and clusters are as they are.
@@ -31,8 +28,7 @@ impl Engine {
     /// Clusters are others than they were: what could fit somewhere may fit nowhere now. It is asked again before
     /// anything is kept for it any longer.
     pub fn forget_possible_classes(&mut self) {
-        if !self.could_fit.is_empty() {
-            self.could_fit.clear();
+        if self.refusals.forget_possible_classes() {
             self.reservations.mark_all_dirty();
         }
     }
@@ -45,18 +41,15 @@ impl Engine {
         capacity: &mut impl ClusterCapacity,
     ) -> Option<String> {
         let class = self.shapes[shape].ask.fit;
-        if let Some(known) = self.find_known_never(shape) {
+        if let Some(known) = self.refusals.find_never(class) {
             return Some(known.to_owned());
         }
-        if self.could_fit.contains(&class) {
+        if self.refusals.is_possible(class) {
             return None;
         }
         let never = capacity.explain_never_fits(&id.job(), &self.shapes[shape].ask);
         if never.is_none() {
-            if self.could_fit.len() >= MOST_CLASSES {
-                self.could_fit.clear();
-            }
-            self.could_fit.insert(class);
+            self.refusals.record_possible(class);
         }
         never
     }
@@ -94,14 +87,15 @@ impl Engine {
 
     /// A shape that waits for something else turns out to fit nowhere.
     pub(crate) fn withdraw_unsatisfiable(&mut self, node: QueueIndex, shape: ShapeId, detail: String) {
-        if self.find_known_never(shape).is_none() {
-            self.requeue_class(self.shapes[shape].ask.fit);
+        let class = self.shapes[shape].ask.fit;
+        if self.refusals.find_never(class).is_none() {
+            for (node, shape) in self.refusals.take_class(class) {
+                self.requeue_shape(node, shape);
+            }
         }
         let refused = self.record_refusal(shape, &[], CapacityLack::LargerClusters, detail);
         self.requeue_shape(node, shape);
-        if let Some(refusals) = self.refusals.get_mut(&refused) {
-            refusals.inadmissible.insert((node, shape));
-        }
+        self.refusals.add_inadmissible(&refused, node, shape);
         self.mark_unsatisfiable(node, shape);
         // It is told, though no reservation changed.
         self.reservations.changed = true;
@@ -116,7 +110,7 @@ impl Engine {
             cause == Inadmissible::Never || admission::exceeds_reachable_quota(slot, &self.shapes[shape]) || resized();
         self.pending.set_unsatisfiable(node, shape, unsatisfiable);
         if let Some(preemptor) =
-            self.preemptor.as_ref().filter(|job| unsatisfiable && self.jobs.has_choice(job.as_str()))
+            self.reservations.preemptor.as_ref().filter(|job| unsatisfiable && self.jobs.has_choice(job.as_str()))
         {
             // Others are evicted for it on its next card model from now on.
             self.reservations.dirty.extend(self.list_shortages_of(preemptor));

@@ -24,7 +24,7 @@ impl Engine {
     /// Works out again every shortage that changed or has lasted long enough; true if a job was requeued.
     pub(crate) fn update_reservations(&mut self, room: &mut impl ClusterCapacity) -> bool {
         let moved = self.reservations.take_usage_changes();
-        let Some(fleet_wait) = self.reservation_after else {
+        let Some(fleet_wait) = self.reservations.after else {
             self.reservations.forget_updates();
             return false;
         };
@@ -189,7 +189,7 @@ impl Engine {
 
     /// A reserving job started: the next one gets its reservation before any other job is considered.
     pub(crate) fn reserve_for_next_blocked(&mut self, held: ReservationId, room: &mut impl ClusterCapacity) {
-        if matches!(held.cause, ReservationCause::Quota(..)) && self.reservation_after.is_some() {
+        if matches!(held.cause, ReservationCause::Quota(..)) && self.reservations.after.is_some() {
             self.update_quota_reservation(held, room);
         }
     }
@@ -210,7 +210,7 @@ impl Engine {
 
     /// When a blocked job has waited long enough by its queue's word, else by the fleet's; `None`: never.
     pub(crate) fn reservation_due_at(&self, node: QueueIndex, shape: ShapeId, rank: &ReservationRank) -> Option<i64> {
-        let fleet = self.reservation_after?;
+        let fleet = self.reservations.after?;
         let wait = match self.queues.find_setting(node, |spec| spec.reservation_wait) {
             Some(said) => said.of_run(fleet, self.shapes[shape].ask.run_for)?,
             None => fleet,
@@ -225,12 +225,12 @@ impl Engine {
     }
 
     pub(crate) fn find_pending_preemptor(&self) -> Option<(ReservationRank, QueueIndex, ShapeId)> {
-        self.preemptor.as_ref().and_then(|id| self.pending_job(self.find_best_entry(id.as_str()).as_str()))
+        self.reservations.preemptor.as_ref().and_then(|id| self.pending_job(self.find_best_entry(id.as_str()).as_str()))
     }
 
     /// Whether others are evicted for this entry.
     pub(crate) fn is_preemptor(&self, entry: &JobId) -> bool {
-        let job = self.preemptor.as_ref().filter(|job| job.is_of_same_job(entry));
+        let job = self.reservations.preemptor.as_ref().filter(|job| job.is_of_same_job(entry));
         job.is_some_and(|job| self.find_best_entry(job.as_str()) == *entry)
     }
 
@@ -322,22 +322,19 @@ impl Engine {
         if self.reservations.iter().any(|(_, reservation)| reservation.kept.is_some()) {
             self.requeue_after_capacity_change();
         }
-        let reservations = std::mem::take(&mut self.reservations);
-        self.reservations.version = reservations.version + 1;
-        self.reservations.changed = reservations.changed || !reservations.is_empty();
+        let reservations = self.reservations.take_all();
         for (node, shape) in reservations.iter().flat_map(|(_, reservation)| reservation.list_blocked_shapes()) {
             self.requeue_shape(node, shape);
         }
-        if self.reservation_after.is_none() {
+        if self.reservations.after.is_none() {
             return;
         }
         self.mark_backoff_reservations_dirty();
         let short = self.pending.list_short_of_quota().filter(|(.., (_, dim))| !dim.is_count());
         let short = short.map(|(node, shape, (at, dim))| (ReservationCause::Quota(at, dim), node, shape));
-        let roomless =
-            self.refusals.values().filter(|refusals| !refusals.is_final()).flat_map(|refusals| &refusals.inadmissible);
-        let all: Vec<(ReservationCause, QueueIndex, ShapeId)> =
-            short.chain(roomless.map(|(node, shape)| (ReservationCause::Capacity(0), *node, *shape))).collect();
+        let roomless = self.refusals.list_short_of_capacity();
+        let roomless = roomless.map(|(node, shape)| (ReservationCause::Capacity(0), node, shape));
+        let all: Vec<(ReservationCause, QueueIndex, ShapeId)> = short.chain(roomless).collect();
         for (cause, node, shape) in all {
             self.register_blocked(ReservationId { cause, queue: node }, shape);
         }
@@ -345,7 +342,7 @@ impl Engine {
 
     /// A job is no longer blocked, or gone.
     pub(crate) fn remove_reservation_of_job(&mut self, id: &str) {
-        self.cluster_holds.remove(id);
+        self.reservations.holds.remove(id);
         if let Some(id) = self.reservations.held_by(id) {
             self.remove_reservation(id);
         }

@@ -29,7 +29,7 @@ impl Engine {
             self.register_blocked(id, shape);
             // At once: else, after a restart, all jobs considered later would pass.
             if let (Some(_), ReservationCause::Quota(..), None) =
-                (self.reservation_after, cause, self.reservations.get(id))
+                (self.reservations.after, cause, self.reservations.get(id))
             {
                 let preempts = self.find_pending_preemptor().is_some_and(|(_, at, of)| (at, of) == (node, shape));
                 if preempts || self.rank_reservation_candidates(node, shape).iter().any(|(ripe, _)| *ripe <= self.now) {
@@ -86,7 +86,7 @@ impl Engine {
     /// Before an engine decides for the first time: who has waited long enough is considered before all others, so that
     /// nobody passes whom a reservation would have held back in the engine that was there before.
     pub(crate) fn consider_long_waiting(&mut self, capacity: &mut impl ClusterCapacity) {
-        if self.reservation_after.is_none() {
+        if self.reservations.after.is_none() {
             return;
         }
         let mut long_waiting = Vec::new();
@@ -120,7 +120,7 @@ impl Engine {
 
     /// A shape is blocked by this shortage.
     pub(crate) fn register_blocked(&mut self, id: ReservationId, shape: ShapeId) {
-        if self.reservation_after.is_some() {
+        if self.reservations.after.is_some() {
             let firsts = self.rank_reservation_candidates(id.queue, shape);
             self.reservations.add_blocked(id, shape, firsts, self.now);
         }
@@ -155,7 +155,9 @@ impl Engine {
         self.pending.schedule_search(node);
         let wakes = match cause {
             Inadmissible::Quota(..) => false,
-            Inadmissible::Capacity => self.lacks_only_reserved_clusters(node, shape),
+            Inadmissible::Capacity => {
+                self.refusals.lacks_only_reserved_clusters(self.shapes[shape].ask.fit, node, shape)
+            }
             Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_) | Inadmissible::Never => true,
         };
         if wakes {

@@ -20,8 +20,6 @@ mod grant;
 mod hold_window;
 mod inadmissible;
 
-pub(crate) use hold_window::ClusterHold;
-
 use crate::{
     gang::ClusterName,
     quantity::Quantity,
@@ -80,19 +78,19 @@ impl Engine {
 
     /// After how many seconds a blocked job gets a reservation; `None`: never.
     pub fn set_reservation_after(&mut self, seconds: Option<i64>) {
-        if self.reservation_after != seconds {
+        if self.reservations.after != seconds {
             self.queues.mark_tree_outdated();
         }
-        self.reservation_after = seconds;
+        self.reservations.after = seconds;
     }
 
     /// Gives a job a reservation at once, whoever waits longer: others are evicted for it. To be followed by
     /// [`Engine::release_next_in_clusters`] before anything comes free, for only a blocked job gets a reservation.
     pub fn set_preemptor(&mut self, id: Option<JobId>) {
-        if self.preemptor == id {
+        if self.reservations.preemptor == id {
             return;
         }
-        for id in [std::mem::replace(&mut self.preemptor, id.clone()), id].into_iter().flatten() {
+        for id in [std::mem::replace(&mut self.reservations.preemptor, id.clone()), id].into_iter().flatten() {
             self.reservations.dirty.extend(self.reservations.held_by_job(&id).map(|(_, held)| held));
             for shortage in self.list_shortages_of(&id) {
                 self.reservations.dirty.insert(shortage);
@@ -117,7 +115,7 @@ impl Engine {
     /// When [`Engine::release_next_by_fit`] may decide otherwise though nothing happened, in seconds since 1970.
     #[must_use]
     pub fn next_due(&self) -> Option<i64> {
-        let reservation = self.reservation_after.and(self.reservations.next_due());
+        let reservation = self.reservations.after.and(self.reservations.next_due());
         let aging = self.aging_steps.first().map(|(at, _)| *at);
         reservation.into_iter().chain(aging).min().filter(|_| self.paused.is_none())
     }
@@ -195,7 +193,7 @@ impl Engine {
 impl Engine {
     pub(crate) fn reservation_rank(&self, node: QueueIndex, key: &JobKey) -> ReservationRank {
         let priority = self.queues[node].spec.as_ref().map_or(0, |spec| spec.priority);
-        ReservationRank::new(if self.policy == OrderPolicy::Fifo { 0 } else { priority }, key)
+        ReservationRank::new(self.rules.queue_priority(priority), key)
     }
 
     /// Which job of a shape goes first: the reserving job goes before others that ask for the same, unless their
@@ -310,7 +308,8 @@ impl Engine {
             let within = |node: &QueueIndex| {
                 self.stays_within_deserved(*node, &reservation.asked, &reservation.scarce, &shape.sparse)
             };
-            let shares = self.policy == OrderPolicy::Share && !self.fleet_has_enough_idle(reservation, &shape.sparse);
+            let shares =
+                self.rules.policy() == OrderPolicy::Share && !self.fleet_has_enough_idle(reservation, &shape.sparse);
             (shares && !common.into_iter().all(within)).then_some((*id, *scarce))
         })
     }
@@ -411,7 +410,10 @@ impl Engine {
     /// How far up a reservation reaches: below the first queue that would not be within.
     pub(crate) fn compute_reach(&self, reservation: &Reservation) -> usize {
         let top = reservation.nodes.len() - 1;
-        if reservation.preempts || self.policy != OrderPolicy::Share || self.fleet_has_enough_idle(reservation, &[]) {
+        if reservation.preempts
+            || self.rules.policy() != OrderPolicy::Share
+            || self.fleet_has_enough_idle(reservation, &[])
+        {
             return top;
         }
         let within =

@@ -174,7 +174,7 @@ impl Engine {
 
     /// When a job has waited long enough, by walking up the names of the queues.
     fn due_by_all(&self, queue: QueueIndex, shape: ShapeId, key: &JobKey) -> Option<i64> {
-        let mut wait = self.reservation_after?;
+        let mut wait = self.reservations.after?;
         let mut next = self.queues[queue].spec.as_ref();
         while let Some(spec) = next {
             match spec.reservation_wait {
@@ -192,7 +192,7 @@ impl Engine {
     }
 
     fn audit_holders(&self) {
-        if self.reservation_after.is_none() {
+        if self.reservations.after.is_none() {
             return;
         }
         let mut firsts: BTreeMap<ReservationId, BTreeSet<_>> = BTreeMap::new();

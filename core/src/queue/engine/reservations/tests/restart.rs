@@ -12,7 +12,7 @@ fn begin_anew(engine: &Engine) -> Engine {
     anew.set_fleet(engine.queues.fleet().clone());
     engine.queue_specs().cloned().for_each(|spec| anew.set_queue(spec));
     anew.set_order_policy(engine.order_policy());
-    anew.set_reservation_after(engine.reservation_after);
+    anew.set_reservation_after(engine.reservations.after);
     for (id, state) in engine.jobs.iter() {
         match state {
             QueueingState::Pending { node, key, shape, rank } => {
