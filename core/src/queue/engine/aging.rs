@@ -8,7 +8,7 @@ use crate::{
         pending::job_order::{JobId, JobKey},
         quota::slot::QueueIndex,
     },
-    time::SubmitTime,
+    time::{EpochSeconds, SubmitTime},
 };
 
 impl Engine {
@@ -22,7 +22,7 @@ impl Engine {
     }
 
     pub(crate) fn aged_by(&self, node: QueueIndex, created: SubmitTime) -> i32 {
-        self.find_aging(node).map_or(0, |aging| aging.points_after(self.now.saturating_sub(created.as_second())))
+        self.find_aging(node).map_or(0, |aging| aging.points_after(self.now.seconds_since(created.as_time())))
     }
 
     fn find_aging(&self, node: QueueIndex) -> Option<PriorityAging> {
@@ -43,9 +43,9 @@ impl Engine {
     }
 
     /// The same from one step to the next.
-    fn next_aging_step(&self, node: QueueIndex, key: &JobKey) -> Option<(i64, JobId)> {
-        let created = key.created.as_second();
-        let next = self.find_aging(node)?.next_step_after(self.now.saturating_sub(created))?;
+    fn next_aging_step(&self, node: QueueIndex, key: &JobKey) -> Option<(EpochSeconds, JobId)> {
+        let created = key.created.as_time();
+        let next = self.find_aging(node)?.next_step_after(self.now.seconds_since(created))?;
         Some((created.saturating_add(next), key.id.clone()))
     }
 

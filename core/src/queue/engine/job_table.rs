@@ -3,22 +3,26 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::queue::{
-    pending::{
-        job_order::{JobId, JobKey},
-        shape_table::ShapeId,
+use crate::{
+    queue::{
+        engine::Job,
+        pending::{
+            job_order::{JobId, JobKey},
+            shape_table::ShapeId,
+        },
+        quota::{
+            amounts::{Dim, Sparse},
+            slot::QueueIndex,
+        },
     },
-    quota::{
-        amounts::{Dim, Sparse},
-        slot::QueueIndex,
-    },
+    time::EpochSeconds,
 };
 
 #[derive(Debug, Clone)]
 pub(crate) enum QueueingState {
     Pending { node: QueueIndex, key: JobKey, shape: ShapeId, rank: JobRank },
-    Charged { node: QueueIndex, charge: Sparse, end: Option<i64> },
-    BackingOff { node: QueueIndex, key: JobKey, shape: ShapeId, rank: JobRank, since: i64 },
+    Charged { node: QueueIndex, charge: Sparse, end: Option<EpochSeconds> },
+    BackingOff { node: QueueIndex, key: JobKey, shape: ShapeId, rank: JobRank, since: EpochSeconds },
 }
 
 impl QueueingState {
@@ -33,7 +37,13 @@ impl QueueingState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JobRank {
     pub(super) priority: i32,
-    pub(super) deadline: Option<i64>,
+    pub(super) deadline: Option<EpochSeconds>,
+}
+
+impl JobRank {
+    pub(super) fn of_job(job: &Job) -> Self {
+        Self { priority: job.priority, deadline: job.deadline.map(EpochSeconds::new) }
+    }
 }
 
 /// See the module.
@@ -55,7 +65,7 @@ impl JobTable {
     }
 
     /// The charge of a job that holds something, with its queue and when it is expected to end.
-    pub(crate) fn charge_mut(&mut self, id: &str) -> Option<(QueueIndex, &mut Sparse, &mut Option<i64>)> {
+    pub(crate) fn charge_mut(&mut self, id: &str) -> Option<(QueueIndex, &mut Sparse, &mut Option<EpochSeconds>)> {
         match self.states.get_mut(id)? {
             QueueingState::Charged { node, charge, end } => Some((*node, charge, end)),
             QueueingState::Pending { .. } | QueueingState::BackingOff { .. } => None,
@@ -108,7 +118,7 @@ impl JobTable {
     }
 
     /// All that is charged to jobs, in no order.
-    pub(crate) fn list_charges(&self) -> impl Iterator<Item = (QueueIndex, &Sparse, Option<i64>)> {
+    pub(crate) fn list_charges(&self) -> impl Iterator<Item = (QueueIndex, &Sparse, Option<EpochSeconds>)> {
         self.states.values().filter_map(|state| match state {
             QueueingState::Charged { node, charge, end } => Some((*node, charge, *end)),
             QueueingState::Pending { .. } | QueueingState::BackingOff { .. } => None,
@@ -126,7 +136,7 @@ impl JobTable {
     }
 
     /// The jobs of a queue that are in backoff, with since when.
-    pub(crate) fn list_backing_off(&self, node: QueueIndex) -> impl Iterator<Item = (&JobKey, ShapeId, i64)> {
+    pub(crate) fn list_backing_off(&self, node: QueueIndex) -> impl Iterator<Item = (&JobKey, ShapeId, EpochSeconds)> {
         let jobs = self.backing_off.get(&node).into_iter().flatten();
         jobs.filter_map(|job| match self.states.get(job) {
             Some(QueueingState::BackingOff { key, shape, since, .. }) => Some((key, *shape, *since)),

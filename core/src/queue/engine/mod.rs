@@ -65,7 +65,7 @@ use crate::{
     },
     resources::Resources,
     tenant::Tenant,
-    time::SubmitTime,
+    time::{EpochSeconds, SubmitTime},
 };
 
 /// A pending job.
@@ -121,10 +121,9 @@ pub struct Engine {
     queue_order: QueueOrder,
     refusals: CapacityRefusals,
     reservations: Reservations,
-    /// Seconds since 1970.
-    now: i64,
-    /// When the priorities of jobs in line rise next, in seconds since 1970.
-    aging_steps: BTreeSet<(i64, JobId)>,
+    now: EpochSeconds,
+    /// When the priorities of jobs in line rise next.
+    aging_steps: BTreeSet<(EpochSeconds, JobId)>,
     /// Not before the first decision.
     has_decided: bool,
 }
@@ -154,7 +153,7 @@ impl Engine {
 
     /// One entry of [`Engine::enqueue_job`].
     pub(crate) fn enqueue_entry(&mut self, job: Job) -> bool {
-        let rank = JobRank { priority: job.priority, deadline: job.deadline };
+        let rank = JobRank::of_job(&job);
         let node = self.intern_queue(&job.queue);
         let key = self.job_key(node, job.id.clone(), job.created, rank);
         if let Some(QueueingState::Pending { node: was, key: had, shape, rank: ranked }) =

@@ -17,7 +17,7 @@ use crate::{
         quota::{amounts::Dim, slot::QueueIndex},
         spec::Dequeue,
     },
-    time::SubmitTime,
+    time::{EpochSeconds, SubmitTime},
 };
 
 /// What an inadmissible shape lacks.
@@ -133,7 +133,7 @@ impl PendingLine {
             }
             let alike = same.last().is_some_and(|last| last.priority == first.priority);
             let lower = first.priority.0.checked_sub(1).filter(|_| !alike);
-            next = lower.and_then(|lower| same.range(from(std::cmp::Reverse(lower), i64::MIN)..).next());
+            next = lower.and_then(|lower| same.range(from(std::cmp::Reverse(lower), EpochSeconds::MIN)..).next());
         }
         firsts
     }
@@ -362,7 +362,7 @@ mod tests {
             line.insert(key(priority, created, id), ShapeId(0), &[]);
         }
         for (deadline, id) in [(90, "f"), (80, "g")] {
-            line.insert(JobKey { deadline, ..key(0, 9, id) }, ShapeId(0), &[]);
+            line.insert(JobKey { deadline: EpochSeconds::new(deadline), ..key(0, 9, id) }, ShapeId(0), &[]);
         }
         line.insert(key(99, 0, "other"), ShapeId(1), &[]);
         let firsts: Vec<&str> = line.list_possible_first_jobs(ShapeId(0)).iter().map(|key| key.id.as_str()).collect();

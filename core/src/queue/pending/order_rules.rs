@@ -1,11 +1,14 @@
 //! By which rules jobs and queues go before each other: the policy, and what of the past it looks at.
 
-use crate::queue::{
-    pending::job_order::{DominantShare, OrderPolicy},
-    quota::{
-        history::{Decay, KeptFraction},
-        slot::Slot,
+use crate::{
+    queue::{
+        pending::job_order::{DominantShare, OrderPolicy},
+        quota::{
+            history::{Decay, KeptFraction},
+            slot::Slot,
+        },
     },
+    time::EpochSeconds,
 };
 
 /// See the module.
@@ -62,7 +65,7 @@ impl OrderRules {
 
     /// The part of what queues used that still counts after the ticks up to `now`; `None` if it is all, or if that does
     /// not count.
-    pub(crate) fn decay_until(&mut self, now: i64) -> Option<KeptFraction> {
+    pub(crate) fn decay_until(&mut self, now: EpochSeconds) -> Option<KeptFraction> {
         if self.policy == OrderPolicy::FairHistory { self.decay.advance_to(now) } else { None }
     }
 }

@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use crate::queue::quota::{amounts::Dim, slot::QueueIndex};
+use crate::{
+    queue::quota::{amounts::Dim, slot::QueueIndex},
+    time::EpochSeconds,
+};
 
 /// What ends when, under each queue.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ExpectedEnds(BTreeMap<(QueueIndex, Dim), BTreeMap<i64, i128>>);
+pub(crate) struct ExpectedEnds(BTreeMap<(QueueIndex, Dim), BTreeMap<EpochSeconds, i128>>);
 
 impl ExpectedEnds {
     /// What ends then, for a queue with those above it, was so much and is so much.
     pub(super) fn replace_ending_amount(
         &mut self,
         path: &[QueueIndex],
-        end: i64,
+        end: EpochSeconds,
         was: &[(Dim, i128)],
         is: &[(Dim, i128)],
     ) {
@@ -27,7 +30,7 @@ impl ExpectedEnds {
         }
     }
 
-    fn add(&mut self, at: QueueIndex, dim: Dim, end: i64, amount: i128) {
+    fn add(&mut self, at: QueueIndex, dim: Dim, end: EpochSeconds, amount: i128) {
         let ends = self.0.entry((at, dim)).or_default();
         let sum = ends.entry(end).or_default();
         *sum += amount;
@@ -40,7 +43,13 @@ impl ExpectedEnds {
     }
 
     /// When this much will have ended there. Who should have ended by now and has not did not say when it will.
-    pub(super) fn find_time_when_freed(&self, at: QueueIndex, dim: Dim, mut lacks: i128, now: i64) -> Option<i64> {
+    pub(super) fn find_time_when_freed(
+        &self,
+        at: QueueIndex,
+        dim: Dim,
+        mut lacks: i128,
+        now: EpochSeconds,
+    ) -> Option<EpochSeconds> {
         let later = self.0.get(&(at, dim))?.range(now.checked_add(1)?..);
         for (end, amount) in later {
             lacks -= amount;

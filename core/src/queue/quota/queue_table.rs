@@ -25,6 +25,7 @@ use crate::{
     },
     reason::{Bound, Reason},
     resources::Resources,
+    time::EpochSeconds,
 };
 
 /// See the module. The index of a table is a queue.
@@ -253,7 +254,7 @@ impl QueueTable {
     pub(crate) fn replace_ending_amount(
         &mut self,
         node: QueueIndex,
-        end: i64,
+        end: EpochSeconds,
         was: &[(Dim, i128)],
         is: &[(Dim, i128)],
     ) {
@@ -267,7 +268,13 @@ impl QueueTable {
     }
 
     /// When this much of what is charged there will have ended, after `now`.
-    pub(crate) fn find_time_when_freed(&self, at: QueueIndex, dim: Dim, lacks: i128, now: i64) -> Option<i64> {
+    pub(crate) fn find_time_when_freed(
+        &self,
+        at: QueueIndex,
+        dim: Dim,
+        lacks: i128,
+        now: EpochSeconds,
+    ) -> Option<EpochSeconds> {
         self.ends.find_time_when_freed(at, dim, lacks, now)
     }
 

@@ -6,7 +6,7 @@
 //! than they run, and one that can not start there keeps clusters from others half of the time at most. A restart
 //! begins anew.
 
-use crate::gang::ClusterName;
+use crate::{gang::ClusterName, time::EpochSeconds};
 
 /// The first hold, in seconds.
 const TERM: i64 = 3600;
@@ -20,8 +20,7 @@ pub(crate) struct ClusterHold {
     pub(crate) rounds: u32,
     /// None are kept until then.
     pub(crate) rests: bool,
-    /// Seconds since 1970.
-    pub(crate) until: i64,
+    pub(crate) until: EpochSeconds,
     /// Those that were kept in this round before.
     pub(crate) vain: Vec<ClusterName>,
 }

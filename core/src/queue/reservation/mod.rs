@@ -40,14 +40,17 @@ use std::{
     ops::Bound,
 };
 
-use crate::queue::{
-    capacity::ReservedClusters,
-    pending::{job_order::JobId, line::Inadmissible, shape_table::ShapeId},
-    quota::{
-        amounts::{Dim, Sparse},
-        slot::QueueIndex,
+use crate::{
+    queue::{
+        capacity::ReservedClusters,
+        pending::{job_order::JobId, line::Inadmissible, shape_table::ShapeId},
+        quota::{
+            amounts::{Dim, Sparse},
+            slot::QueueIndex,
+        },
+        reservation::{blocked::Blocked, cluster_hold::ClusterHold},
     },
-    reservation::{blocked::Blocked, cluster_hold::ClusterHold},
+    time::EpochSeconds,
 };
 
 pub(crate) use rank::ReservationRank;
@@ -111,8 +114,7 @@ pub(crate) struct Reservation {
     /// What there is too little of.
     pub(crate) scarce: Box<[Dim]>,
     pub(crate) kept: Option<ReservedClusters>,
-    /// Seconds since 1970.
-    pub(crate) since: i64,
+    pub(crate) since: EpochSeconds,
     /// Shapes that it blocks.
     pub(crate) bound: BTreeSet<(QueueIndex, ShapeId)>,
     /// Those blocked by what a queue above them and the reserving job may have.
@@ -126,9 +128,9 @@ pub(crate) struct Reservation {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shadow {
     /// The states of the ledger_version and of the reservations, and the time, for which it is so.
-    pub(crate) of: (u64, u64, i64),
+    pub(crate) of: (u64, u64, EpochSeconds),
     /// `None` if that is not known.
-    pub(crate) start: Option<i64>,
+    pub(crate) start: Option<EpochSeconds>,
 }
 
 impl Reservation {
@@ -194,7 +196,7 @@ pub(crate) struct Reservations {
     /// Queues that hold more or less than before.
     moved: BTreeSet<QueueIndex>,
     /// To be looked at again at a time.
-    due: BTreeSet<(i64, ReservationId)>,
+    due: BTreeSet<(EpochSeconds, ReservationId)>,
     /// There are others than when this was last asked.
     pub(crate) changed: bool,
     /// Seconds that a job is blocked before it gets a reservation; `None`: nobody gets one.
@@ -233,8 +235,8 @@ impl Reservations {
         self.all.is_empty()
     }
 
-    /// Takes all reservations, and forgets who would be next; what was set, and for how long clusters were held for whom,
-    /// stays.
+    /// Takes all reservations, and forgets who would be next. What was set stays, and for whom clusters were held how
+    /// long.
     pub(crate) fn take_all(&mut self) -> Self {
         let anew = Self {
             version: self.version + 1,

@@ -2,16 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use crate::queue::{
-    pending::shape_table::ShapeId,
-    quota::slot::QueueIndex,
-    reservation::{ReservationId, ReservationRank, Reservations, blocked::BlockedFirst},
+use crate::{
+    queue::{
+        pending::shape_table::ShapeId,
+        quota::slot::QueueIndex,
+        reservation::{ReservationId, ReservationRank, Reservations, blocked::BlockedFirst},
+    },
+    time::EpochSeconds,
 };
 
 /// The jobs that would get one.
 impl Reservations {
     /// A shortage blocks a shape; these jobs of it may be the next to get a reservation.
-    pub(crate) fn add_blocked(&mut self, id: ReservationId, shape: ShapeId, firsts: Vec<BlockedFirst>, now: i64) {
+    pub(crate) fn add_blocked(
+        &mut self,
+        id: ReservationId,
+        shape: ShapeId,
+        firsts: Vec<BlockedFirst>,
+        now: EpochSeconds,
+    ) {
         let young = firsts.iter().map(|(ripe, _)| *ripe).filter(|ripe| *ripe > now).min();
         if self.blocked.add_inadmissible(id, shape, firsts, now) {
             self.dirty.insert(id);
@@ -34,7 +43,7 @@ impl Reservations {
     }
 
     /// Those who have waited long enough by now are due; the others will be looked at when they have.
-    pub(crate) fn promote_due_blocked(&mut self, id: ReservationId, now: i64) {
+    pub(crate) fn promote_due_blocked(&mut self, id: ReservationId, now: EpochSeconds) {
         if let Some(next) = self.blocked.promote_due_blocked(id, now) {
             self.due.insert((next, id));
         }
@@ -73,12 +82,12 @@ impl Reservations {
     }
 
     /// To be looked at again then.
-    pub(crate) fn schedule_update(&mut self, at: i64, id: ReservationId) {
+    pub(crate) fn schedule_update(&mut self, at: EpochSeconds, id: ReservationId) {
         self.due.insert((at, id));
     }
 
     /// What is to be looked at now.
-    pub(crate) fn take_dirty(&mut self, now: i64) -> BTreeSet<ReservationId> {
+    pub(crate) fn take_dirty(&mut self, now: EpochSeconds) -> BTreeSet<ReservationId> {
         while let Some((at, id)) = self.due.first().copied() {
             if at > now {
                 break;
@@ -102,7 +111,7 @@ impl Reservations {
     }
 
     /// When something is to be looked at again.
-    pub(crate) fn next_due(&self) -> Option<i64> {
+    pub(crate) fn next_due(&self) -> Option<EpochSeconds> {
         self.due.first().map(|(at, _)| *at)
     }
 }

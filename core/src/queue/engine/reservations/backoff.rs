@@ -5,25 +5,28 @@
 //! it can be placed nowhere, and then it gave up its quota so that others have it. Jobs of its own priority, older or
 //! younger, do not wait for it. Nobody waits for a job that was evicted: that one waits for its preemptor itself.
 
-use crate::queue::{
-    capacity::ClusterCapacity,
-    engine::{
-        Engine, Job, JobRank, QueueingState,
-        reservations::{MOST_CONSIDERED_JOBS, ReservationCause, ReservationId, ReservationRank},
+use crate::{
+    queue::{
+        capacity::ClusterCapacity,
+        engine::{
+            Engine, Job, JobRank, QueueingState,
+            reservations::{MOST_CONSIDERED_JOBS, ReservationCause, ReservationId, ReservationRank},
+        },
+        pending::shape_table::ShapeId,
+        quota::slot::QueueIndex,
     },
-    pending::shape_table::ShapeId,
-    quota::slot::QueueIndex,
+    time::EpochSeconds,
 };
 
 impl Engine {
     /// A job backs off since then, in seconds since 1970, and will be enqueued again.
     pub fn back_off_job(&mut self, job: Job, since: i64) {
-        let rank = JobRank { priority: job.priority, deadline: job.deadline };
+        let rank = JobRank::of_job(&job);
         let node = self.intern_queue(&job.queue);
         let key = self.job_key(node, job.id.clone(), job.created, rank);
         self.remove_job(job.id.as_str());
         let shape = self.shapes.intern_shape(job.ask, &mut self.queues.dims);
-        self.jobs.insert(job.id, QueueingState::BackingOff { node, key, shape, rank, since });
+        self.jobs.insert(job.id, QueueingState::BackingOff { node, key, shape, rank, since: EpochSeconds::new(since) });
         // Before anybody is looked at.
         self.reservations.schedule_update(self.now, ReservationId { cause: ReservationCause::Backoff, queue: node });
     }
@@ -45,13 +48,13 @@ impl Engine {
         let all = self.jobs.list_backing_off(id.queue).map(|(key, shape, since)| {
             (self.reservation_rank(id.queue, key), shape, since, since.saturating_add(reservation_after))
         });
-        let now = |(rank, shape, _, until): &(ReservationRank, ShapeId, i64, i64)| {
+        let now = |(rank, shape, _, until): &(ReservationRank, ShapeId, EpochSeconds, EpochSeconds)| {
             let may = self.could_ever_start(id.queue, *shape, rank.id.as_str());
             *until > self.now && may && self.queues[id.queue].problem.is_none()
         };
         let mut ranked: Vec<_> = all.filter(now).collect();
         ranked.sort();
-        let fits = |(rank, shape, ..): &(ReservationRank, ShapeId, i64, i64)| {
+        let fits = |(rank, shape, ..): &(ReservationRank, ShapeId, EpochSeconds, EpochSeconds)| {
             self.find_never(*shape, &rank.id, room).is_none()
         };
         let first = ranked.into_iter().take(MOST_CONSIDERED_JOBS).find(fits);

@@ -20,6 +20,7 @@ use crate::{
         quota::{amounts::Dim, slot::QueueIndex},
     },
     resources::ResourceName,
+    time::EpochSeconds,
 };
 
 impl Engine {
@@ -120,7 +121,9 @@ impl Engine {
     }
 
     /// The first of each queue that lack capacity for long enough, in rank; the preemptor before all.
-    pub(crate) fn list_first_jobs_short_of_capacity(&mut self) -> Vec<(ReservationRank, QueueIndex, ShapeId, i64)> {
+    pub(crate) fn list_first_jobs_short_of_capacity(
+        &mut self,
+    ) -> Vec<(ReservationRank, QueueIndex, ShapeId, EpochSeconds)> {
         let mut firsts = Vec::new();
         let open = |id: &ReservationId| self.queues[id.queue].problem.is_none();
         for id in self.reservations.list_capacity_shortages().into_iter().filter(open).collect::<Vec<_>>() {

@@ -6,18 +6,21 @@
 //! that is short, as far as shares allow. Each change requeues the jobs that a removed or shortened reservation
 //! blocked.
 
-use crate::queue::{
-    capacity::ClusterCapacity,
-    engine::{
-        Engine, MOST_RESERVATION_ROUNDS,
-        reservations::{MOST_CONSIDERED_JOBS, Reservation, ReservationCause, ReservationId, ReservationRank},
+use crate::{
+    queue::{
+        capacity::ClusterCapacity,
+        engine::{
+            Engine, MOST_RESERVATION_ROUNDS,
+            reservations::{MOST_CONSIDERED_JOBS, Reservation, ReservationCause, ReservationId, ReservationRank},
+        },
+        pending::{job_order::JobId, line::Inadmissible, shape_table::ShapeId},
+        quota::{
+            admission,
+            amounts::{Dim, Sparse},
+            slot::{QueueIndex, Slot},
+        },
     },
-    pending::{job_order::JobId, line::Inadmissible, shape_table::ShapeId},
-    quota::{
-        admission,
-        amounts::{Dim, Sparse},
-        slot::{QueueIndex, Slot},
-    },
+    time::EpochSeconds,
 };
 
 impl Engine {
@@ -209,7 +212,12 @@ impl Engine {
     }
 
     /// When a blocked job has waited long enough by its queue's word, else by the fleet's; `None`: never.
-    pub(crate) fn reservation_due_at(&self, node: QueueIndex, shape: ShapeId, rank: &ReservationRank) -> Option<i64> {
+    pub(crate) fn reservation_due_at(
+        &self,
+        node: QueueIndex,
+        shape: ShapeId,
+        rank: &ReservationRank,
+    ) -> Option<EpochSeconds> {
         let fleet = self.reservations.after?;
         let wait = match self.queues.find_setting(node, |spec| spec.reservation_wait) {
             Some(said) => said.of_run(fleet, self.shapes[shape].ask.run_for)?,
@@ -219,9 +227,9 @@ impl Engine {
     }
 
     /// When a job has waited long enough; at once if it is the preemptor.
-    pub(crate) fn reserved_since(&self, node: QueueIndex, shape: ShapeId, rank: &ReservationRank) -> i64 {
+    pub(crate) fn reserved_since(&self, node: QueueIndex, shape: ShapeId, rank: &ReservationRank) -> EpochSeconds {
         let due = self.reservation_due_at(node, shape, rank).filter(|_| !self.is_preemptor(&rank.id));
-        due.unwrap_or_else(|| rank.created.as_second())
+        due.unwrap_or_else(|| rank.created.as_time())
     }
 
     pub(crate) fn find_pending_preemptor(&self) -> Option<(ReservationRank, QueueIndex, ShapeId)> {
@@ -245,7 +253,7 @@ impl Engine {
         rank: ReservationRank,
         node: QueueIndex,
         shape: ShapeId,
-        since: i64,
+        since: EpochSeconds,
         up_to: QueueIndex,
         scarce: &[Dim],
     ) -> Reservation {

@@ -35,6 +35,7 @@ use crate::{
     },
     reason::{Bound, Position, Reason},
     resources::ResourceName,
+    time::EpochSeconds,
 };
 
 /// Blocked jobs considered for one reservation; those before them can never start.
@@ -71,7 +72,7 @@ pub enum UnknownStart {
 impl Engine {
     /// What time it is, in seconds since 1970. It never goes back.
     pub fn set_now(&mut self, now: i64) {
-        self.now = self.now.max(now);
+        self.now = self.now.max(EpochSeconds::new(now));
         self.age_usage();
         self.age_due();
     }
@@ -117,7 +118,7 @@ impl Engine {
     pub fn next_due(&self) -> Option<i64> {
         let reservation = self.reservations.after.and(self.reservations.next_due());
         let aging = self.aging_steps.first().map(|(at, _)| *at);
-        reservation.into_iter().chain(aging).min().filter(|_| self.paused.is_none())
+        reservation.into_iter().chain(aging).min().filter(|_| self.paused.is_none()).map(EpochSeconds::as_seconds)
     }
 
     /// True once after reservations changed.
@@ -140,7 +141,12 @@ impl Engine {
         };
         let kept = reservation.kept.as_ref().filter(|_| reservation.has_full_reach());
         let clusters = kept.map(|kept| kept.clusters.clone()).unwrap_or_default();
-        Some(ReservationStatus { since: reservation.since, short, clusters, start: self.find_latest_start(id) })
+        Some(ReservationStatus {
+            since: reservation.since.as_seconds(),
+            short,
+            clusters,
+            start: self.find_latest_start(id).map(EpochSeconds::as_seconds),
+        })
     }
 
     /// Whether a place is kept for a job.
@@ -161,7 +167,7 @@ impl Engine {
 
     /// When the demand of a reserving job fits at the latest, beside all who go before it, by the ends of what is
     /// charged now: under every ceiling on its way up.
-    pub(crate) fn find_latest_start(&self, id: ReservationId) -> Result<i64, UnknownStart> {
+    pub(crate) fn find_latest_start(&self, id: ReservationId) -> Result<EpochSeconds, UnknownStart> {
         let reservation = self
             .reservations
             .get(id)
@@ -237,7 +243,7 @@ impl Engine {
     }
 
     /// [`Engine::find_latest_start`], worked out once for each version of the ledger.
-    fn compute_shadow_time(&self, id: ReservationId) -> Option<i64> {
+    fn compute_shadow_time(&self, id: ReservationId) -> Option<EpochSeconds> {
         let reservation = self.reservations.get(id)?;
         let of = (self.queues.version(), self.reservations.version, self.now);
         if let Some(known) = reservation.shadow.get().filter(|known| known.of == of) {

@@ -50,7 +50,7 @@ impl Engine {
                 assert!(*key == now || self.queues.is_tree_outdated(), "{key:?} is not in line as {now:?}");
             }
         }
-        let is_in_line = |(_, id): &(i64, JobId)| self.is_pending(id.as_str());
+        let is_in_line = |(_, id): &(EpochSeconds, JobId)| self.is_pending(id.as_str());
         assert!(self.queues.is_tree_outdated() || self.aging_steps.iter().all(is_in_line), "{:?}", self.aging_steps);
         self.audit_holders();
     }
@@ -133,13 +133,13 @@ impl Engine {
             blocking.retain(|id| !less(id));
         }
         if let Some(run_for) = self.shapes[shape].ask.run_for {
-            blocking.retain(|id| self.start_by_all(*id).is_none_or(|start| self.now + run_for > start));
+            blocking.retain(|id| self.start_by_all(*id).is_none_or(|start| self.now.saturating_add(run_for) > start));
         }
         blocking
     }
 
     /// When a holder can start at the latest, by looking at all that runs.
-    fn start_by_all(&self, id: ReservationId) -> Option<i64> {
+    fn start_by_all(&self, id: ReservationId) -> Option<EpochSeconds> {
         let reservation = self.reservations.get(id).filter(|_| matches!(id.cause, ReservationCause::Quota(..)))?;
         let path = &self.queues[id.queue].path;
         let before = self.reservations.list_reservations_blocking(path, &reservation.rank);
@@ -160,8 +160,9 @@ impl Engine {
                 _ => None,
             });
             let ends: Vec<_> = ends.filter(|(end, _)| *end > self.now && protected.contains(at)).collect();
-            let enough =
-                |until: &i64| ends.iter().filter(|(end, _)| end <= until).map(|(_, a)| a).sum::<i128>() >= lacks;
+            let enough = |until: &EpochSeconds| {
+                ends.iter().filter(|(end, _)| end <= until).map(|(_, a)| a).sum::<i128>() >= lacks
+            };
             starts.push(ends.iter().map(|(end, _)| *end).filter(enough).min()?);
         }
         starts.into_iter().max()
@@ -173,7 +174,7 @@ impl Engine {
     }
 
     /// When a job has waited long enough, by walking up the names of the queues.
-    fn due_by_all(&self, queue: QueueIndex, shape: ShapeId, key: &JobKey) -> Option<i64> {
+    fn due_by_all(&self, queue: QueueIndex, shape: ShapeId, key: &JobKey) -> Option<EpochSeconds> {
         let mut wait = self.reservations.after?;
         let mut next = self.queues[queue].spec.as_ref();
         while let Some(spec) = next {
@@ -187,8 +188,8 @@ impl Engine {
                 None => next = spec.parent.as_ref().and_then(|name| self.queue_specs().find(|spec| spec.name == *name)),
             }
         }
-        let created = key.created.as_second();
-        Some((created + wait).min(key.deadline).max(created))
+        let created = key.created.as_time();
+        Some(created.saturating_add(wait).min(key.deadline).max(created))
     }
 
     fn audit_holders(&self) {

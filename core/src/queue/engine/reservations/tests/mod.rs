@@ -33,6 +33,7 @@ use crate::{
     },
     resources::Resources,
     tenant::Tenant,
+    time::EpochSeconds,
 };
 
 fn amounts(cpu: i64, gpu: i64) -> Resources {
