@@ -10,6 +10,7 @@
 //!
 //! | module | decides |
 //! |---|---|
+//! | `assumed_pods` | which pods are assumed for each binding, and where |
 //! | `unseen_pods` | which assumed pods are not seen yet, and what is free beside them |
 //! | `queue_capacity` | what queued workloads can hold in each cluster: the capacity of the root queue |
 //! | `eviction` | what an eviction would free, and whether pods of a workload are still on nodes |
@@ -18,6 +19,7 @@
 //! | `load` | what the nodes of each cluster really use |
 //! | `upcoming` | nodes that may still come: which pods wait for them, and what is left of them |
 
+mod assumed_pods;
 mod eviction;
 mod load;
 mod queue_capacity;
@@ -34,6 +36,8 @@ use std::{
 };
 
 pub use crate::place::{MemberVolcanoQueue, Queues};
+use assumed_pods::AssumedEntry;
+pub use assumed_pods::AssumedPods;
 pub use eviction::EvictedPods;
 pub use queue_capacity::{AWAY, takes_jobs};
 pub use reserved_clusters::{ReservableCluster, choose_reserved_clusters, list_clusters_reserved_against};
@@ -46,8 +50,6 @@ use crate::{
     gang::{ClusterName, Gang, Requirement, WorkloadRef},
     inventory::{Capacity, Change, Inventory, MemberLoad, NodeUse, Source},
     place::Cluster,
-    plan::PinnedDomains,
-    resources::Resources,
     split::{FederationTopology, LinkedGroups},
     time::EpochSeconds,
 };
@@ -87,31 +89,6 @@ pub enum Origin {
     },
 }
 
-/// Pods that are assumed for a workload, by cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AssumedPods {
-    /// Whose pods.
-    pub workload: WorkloadRef,
-    /// Its pods' requests, by task as in `pods`.
-    pub gang: Arc<Gang>,
-    /// Pods of each task (as in the gang) by cluster. A cluster where the workload has ended is left out.
-    pub pods: BTreeMap<String, Vec<u32>>,
-    /// Where they are kept, for clusters where it is smaller than the cluster.
-    pub pinned: BTreeMap<String, PinnedDomains>,
-}
-
-impl AssumedPods {
-    /// Whether pods that have finished are followed by others: always, or until more have succeeded than run at once. A
-    /// Volcano Job makes no others; where it restarts, the old ones are gone.
-    fn replaces_finished_pods(&self) -> bool {
-        match (self.workload.group.as_str(), self.workload.kind.as_str()) {
-            ("apps", _) => true,
-            ("batch", "Job") => self.gang.min_success.is_some_and(|wanted| wanted > self.gang.replicas()),
-            _ => false,
-        }
-    }
-}
-
 #[derive(Debug, Clone, Default)]
 struct FleetMember {
     cluster: Cluster,
@@ -142,15 +119,6 @@ struct FleetMember {
     dirty: bool,
     /// Promises that `capacity` does not show yet, the last to be made last.
     added: Vec<String>,
-}
-
-/// The assumed pods of a binding, with their place in the order in which they were assumed.
-#[derive(Debug, Clone)]
-struct AssumedEntry {
-    assumed: AssumedPods,
-    age: u64,
-    /// Some queue is charged for it.
-    queued: bool,
 }
 
 /// The members, and the pods that are assumed in them.
@@ -275,86 +243,6 @@ impl Fleet {
         changed
     }
 
-    /// Assumes the pods of the binding `key`; returns the clusters where other pods of it were assumed before.
-    pub fn assume_pods(&mut self, key: &str, assumed: AssumedPods) -> Vec<String> {
-        self.replace_assumed(key, assumed, true)
-    }
-
-    /// The same for a binding of no queue: its place is kept, and its pods are not those that queues are charged for
-    /// (`Fleet::offer`).
-    pub fn assume_unqueued_pods(&mut self, key: &str, assumed: AssumedPods) -> Vec<String> {
-        self.replace_assumed(key, assumed, false)
-    }
-
-    fn replace_assumed(&mut self, key: &str, assumed: AssumedPods, queued: bool) -> Vec<String> {
-        if self.entries.get(key).is_some_and(|entry| entry.assumed == assumed && entry.queued == queued) {
-            return Vec::new();
-        }
-        let replaced = self.remove_assumed(key);
-        for cluster in assumed.pods.keys() {
-            // A cluster that is not known yet is remembered: its object may come later than the binding.
-            let member = self.members.entry(cluster.clone()).or_default();
-            member.assumed_keys.insert(key.to_owned());
-            if assumed.pods[cluster].iter().all(|pods| *pods == 0) {
-                member.retired.insert(key.to_owned());
-            }
-            if count_unseen(member, cluster, key, Some((&assumed, queued))) {
-                // Pods that are there already were somebody else's until now.
-                self.others_moved = true;
-                member.emptied = None;
-            }
-            if member.unseen.contains_key(key) {
-                member.added.push(key.to_owned());
-            }
-        }
-        self.by_workload.entry(assumed.workload.clone()).or_default().insert(key.to_owned());
-        self.next_age += 1;
-        self.entries.insert(key.to_owned(), AssumedEntry { assumed, age: self.next_age, queued });
-        replaced
-    }
-
-    /// Assumes no pods of the binding `key` any more.
-    pub fn forget_assumed(&mut self, key: &str) {
-        self.remove_assumed(key);
-    }
-
-    /// Returns the clusters where pods of it were assumed.
-    fn remove_assumed(&mut self, key: &str) -> Vec<String> {
-        let Some(AssumedEntry { assumed: old, .. }) = self.entries.remove(key) else { return Vec::new() };
-        for cluster in old.pods.keys() {
-            if let Some(member) = self.members.get_mut(cluster) {
-                member.assumed_keys.remove(key);
-                member.dirty |= member.unseen.remove(key).is_some();
-                self.others_moved |= member.bound.set_bound_amount(key, Resources::new());
-                member.emptied = None;
-                member.retired.remove(key);
-            }
-        }
-        if let Some(keys) = self.by_workload.get_mut(&old.workload) {
-            keys.remove(key);
-            if keys.is_empty() {
-                self.by_workload.remove(&old.workload);
-            }
-        }
-        old.pods.into_keys().collect()
-    }
-
-    /// Assumes no more pods of the binding `key`; pods of it that are still there stay its own. Returns the clusters
-    /// where pods of it were assumed.
-    pub fn forget_unbound_assumed(&mut self, key: &str) -> Vec<String> {
-        let Some(AssumedEntry { assumed: old, .. }) = self.entries.get(key).cloned() else { return Vec::new() };
-        let stays = |(name, pods): (&String, &Vec<u32>)| {
-            let member = self.members.get(name)?;
-            member.bound.is_bound(key).then(|| (name.clone(), vec![0; pods.len()]))
-        };
-        let left: BTreeMap<String, Vec<u32>> = old.pods.iter().filter_map(stays).collect();
-        let was_in = self.remove_assumed(key);
-        if !left.is_empty() {
-            self.assume_pods(key, AssumedPods { pods: left, pinned: BTreeMap::new(), ..old });
-        }
-        was_in
-    }
-
     /// Whoever `asks` (a workload, a binding) selects nodes as this gang does, or none do any more. Labels that gangs
     /// select on tell a member's shapes apart; any other is looked up node by node, which takes longer and gives the
     /// same.
@@ -455,30 +343,6 @@ impl Fleet {
             member.known && member.cluster.ready && !member.cluster.deleting && member.down.is_some()
         };
         self.members.values().filter(can_not).map(|member| &member.cluster)
-    }
-
-    /// Clusters in which pods of a binding are assumed.
-    #[must_use]
-    pub fn list_clusters_with_assumed_pods(&self, key: &str) -> Vec<String> {
-        let pods = self.entries.get(key).into_iter().flat_map(|entry| &entry.assumed.pods);
-        pods.filter(|(_, pods)| pods.iter().any(|pods| *pods > 0)).map(|(cluster, _)| cluster.clone()).collect()
-    }
-
-    /// Whether pods that are assumed in a cluster are not seen there yet, so that their nodes are a guess.
-    #[must_use]
-    pub fn has_unseen_pods(&self, cluster: &str) -> bool {
-        self.members.get(cluster).is_some_and(|member| !member.unseen.is_empty())
-    }
-
-    /// Pods of each task that are assumed in a cluster for bindings other than `key` and are not seen there.
-    pub fn list_pods_assumed_by_others(
-        &self,
-        cluster: &str,
-        key: &str,
-    ) -> impl Iterator<Item = (&AssumedPods, &[u32])> {
-        let unseen = self.members.get(cluster).into_iter().flat_map(|member| &member.unseen);
-        let others = unseen.filter(move |(other, _)| *other != key);
-        others.filter_map(|(other, pods)| Some((&self.entries.get(other)?.assumed, pods.as_slice())))
     }
 
     /// Where a cluster's nodes and pods were read, while they are what counts.

@@ -96,6 +96,12 @@ impl SubmitTime {
     pub const fn as_second(self) -> i64 {
         self.second
     }
+
+    /// The beginning of that second.
+    #[must_use]
+    pub const fn as_time(self) -> EpochSeconds {
+        EpochSeconds(self.second)
+    }
 }
 
 impl From<i64> for SubmitTime {

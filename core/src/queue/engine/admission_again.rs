@@ -26,15 +26,15 @@ impl Engine {
 
     fn has_quota_again(&self, id: &str, queue: &QueueName, ask: &Ask) -> bool {
         let Some(QueueingState::Charged { node: held, charge, .. }) = self.jobs.get(id) else { return false };
-        let Some(node) = self.index.get(queue) else { return false };
+        let Some(node) = self.queues.find_node(queue) else { return false };
         let (amounts, counts) = split_counts(charge);
         let minimum = ask.minimum();
-        self.slots[node.index()].path.iter().all(|at| {
-            let slot = &self.slots[at.index()];
-            let gives_back = self.slots[held.index()].path.contains(at);
+        self.queues[node].path.iter().all(|at| {
+            let slot = &self.queues[*at];
+            let gives_back = self.queues[*held].path.contains(at);
             let fits = |(name, asked): (&crate::resources::ResourceName, crate::quantity::Quantity)| {
                 // There is any amount of a card model that no queue limits, and nothing else that nobody names.
-                let Some(dim) = self.dims.find_dim(name) else { return name.is_card() || asked.is_zero() };
+                let Some(dim) = self.queues.dims.find_dim(name) else { return name.is_card() || asked.is_zero() };
                 let freed = amounts.iter().filter(|(held, _)| gives_back && *held == dim).map(|(_, held)| held);
                 let used = slot.used.get(dim) - freed.sum::<i128>();
                 asked.is_zero() || find_ceiling(slot, dim).is_none_or(|most| used + asked.as_nano() <= most)

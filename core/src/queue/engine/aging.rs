@@ -5,10 +5,10 @@ use crate::{
     queue::{
         aging::PriorityAging,
         engine::{Engine, QueueingState},
-        pending::job_order::{JobId, JobKey, OrderPolicy},
+        pending::job_order::{JobId, JobKey},
         quota::slot::QueueIndex,
     },
-    time::SubmitTime,
+    time::{EpochSeconds, SubmitTime},
 };
 
 impl Engine {
@@ -22,12 +22,11 @@ impl Engine {
     }
 
     pub(crate) fn aged_by(&self, node: QueueIndex, created: SubmitTime) -> i32 {
-        self.find_aging(node).map_or(0, |aging| aging.points_after(self.now.saturating_sub(created.as_second())))
+        self.find_aging(node).map_or(0, |aging| aging.points_after(self.now.seconds_since(created.as_time())))
     }
 
     fn find_aging(&self, node: QueueIndex) -> Option<PriorityAging> {
-        let says = |at: &QueueIndex| self.slots[at.index()].spec.as_ref()?.aging;
-        self.slots[node.index()].path.iter().find_map(says).filter(|_| self.policy != OrderPolicy::Fifo)
+        self.queues.find_setting(node, |spec| spec.aging).filter(|_| !self.rules.is_fifo())
     }
 
     /// When the priority of a job rises next it is put in line anew.
@@ -44,9 +43,9 @@ impl Engine {
     }
 
     /// The same from one step to the next.
-    fn next_aging_step(&self, node: QueueIndex, key: &JobKey) -> Option<(i64, JobId)> {
-        let created = key.created.as_second();
-        let next = self.find_aging(node)?.next_step_after(self.now.saturating_sub(created))?;
+    fn next_aging_step(&self, node: QueueIndex, key: &JobKey) -> Option<(EpochSeconds, JobId)> {
+        let created = key.created.as_time();
+        let next = self.find_aging(node)?.next_step_after(self.now.seconds_since(created))?;
         Some((created.saturating_add(next), key.id.clone()))
     }
 
@@ -62,7 +61,7 @@ impl Engine {
     /// Queues say something else, or are elsewhere in the tree.
     pub(crate) fn age_all(&mut self) {
         let aged = |node: &QueueIndex, key: &JobKey, priority: i32| {
-            self.find_aging(*node).is_some() || (self.policy != OrderPolicy::Fifo && key.priority.0 != priority)
+            self.find_aging(*node).is_some() || (!self.rules.is_fifo() && key.priority.0 != priority)
         };
         let jobs = self.jobs.iter().filter_map(|(id, state)| match state {
             QueueingState::Pending { node, key, rank, .. } if aged(node, key, rank.priority) => Some(id.clone()),
@@ -76,15 +75,17 @@ impl Engine {
 
     /// Puts a pending job where it is now in line. It keeps what is reserved for it.
     fn age_job(&mut self, id: &JobId) {
-        let Some(QueueingState::Pending { node, key, shape, rank }) = self.jobs.get(id).cloned() else { return };
+        let Some(QueueingState::Pending { node, key, shape, rank }) = self.jobs.get(id.as_str()).cloned() else {
+            return;
+        };
         self.schedule_aging(node, &key);
         let new = self.job_key(node, id.clone(), key.created, rank);
         if new == key {
             return;
         }
-        let is_first = self.lines[node.index()].first_of(shape).is_some_and(|first| new < *first);
+        let is_first = self.pending[node].first_of(shape).is_some_and(|first| new < *first);
         self.remove_pending(node, &key);
-        self.lines[node.index()].insert(new.clone(), shape, &self.shapes[shape.0 as usize].tenants);
+        self.pending.insert_job(node, new.clone(), shape, &self.shapes[shape].tenants);
         if is_first {
             self.requeue_after_new_first(node, shape);
         }

@@ -22,13 +22,9 @@ impl Engine {
     /// this is false.
     pub fn enqueue_job(&mut self, job: Job) -> bool {
         let others: Vec<Arc<Ask>> = job.ask.list_other_choices().cloned().collect();
-        let had = self.choices.get(&job.id).copied().unwrap_or(0);
+        let had = self.jobs.count_choices(job.id.as_str());
         (others.len()..had).for_each(|number| self.remove_entry(job.id.with_choice(number).as_str()));
-        if others.is_empty() {
-            self.choices.remove(&job.id);
-        } else {
-            self.choices.insert(job.id.clone(), others.len());
-        }
+        self.jobs.set_choices(&job.id, others.len());
         let mut changed = others.len() != had;
         for (number, ask) in others.into_iter().enumerate() {
             changed |= self.enqueue_entry(Job { id: job.id.with_choice(number), ask, ..job.clone() });
@@ -38,30 +34,16 @@ impl Engine {
 
     /// A job is gone, or not ours to decide about: it neither waits nor holds.
     pub fn remove_job(&mut self, id: &str) {
-        for entry in self.take_other_entries(id) {
+        for entry in self.jobs.take_other_entries(id) {
             self.remove_entry(entry.as_str());
         }
         self.remove_entry(id);
     }
 
-    /// The names of a job's other models, which are forgotten.
-    pub(crate) fn take_other_entries(&mut self, id: &str) -> Vec<JobId> {
-        let Some((id, count)) = self.choices.remove_entry(id) else { return Vec::new() };
-        (0..count).map(|number| id.with_choice(number)).collect()
-    }
-
-    /// All entries of a pending job, its first model first.
-    pub(crate) fn list_entries(&self, id: &str) -> Vec<JobId> {
-        let count = self.choices.get(id).copied().unwrap_or(0);
-        let id = JobId::from(id);
-        let others: Vec<JobId> = (0..count).map(|number| id.with_choice(number)).collect();
-        std::iter::once(id).chain(others).collect()
-    }
-
     /// The entry of a job for the card model that it likes best of those on which it could ever start, as far as is
     /// known; of all, if it can start on none.
     pub(crate) fn find_best_entry(&self, id: &str) -> JobId {
-        let entries = self.list_entries(id);
+        let entries = self.jobs.list_entries(id);
         let best = entries.iter().position(|entry| !self.is_entry_unsatisfiable(entry)).unwrap_or(0);
         entries.into_iter().nth(best).unwrap_or_else(|| id.into())
     }
@@ -76,12 +58,11 @@ impl Engine {
     #[must_use]
     pub fn explain_pending_at(&self, id: &str, position: Position) -> Option<Reason> {
         let first = self.explain_entry_at(id, position)?;
-        let Some(card) = self.pending_ask(id).and_then(|ask| ask.card()).filter(|_| self.choices.contains_key(id))
-        else {
+        let Some(card) = self.pending_ask(id).and_then(|ask| ask.card()).filter(|_| self.jobs.has_choice(id)) else {
             return Some(first);
         };
         let mut each = vec![(card.clone(), first)];
-        for entry in self.list_entries(id).into_iter().skip(1) {
+        for entry in self.jobs.list_entries(id).into_iter().skip(1) {
             let card = self.pending_ask(entry.as_str()).and_then(|ask| ask.card()).cloned();
             each.extend(card.zip(self.explain_entry_at(entry.as_str(), position)));
         }

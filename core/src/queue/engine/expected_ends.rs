@@ -1,85 +1,31 @@
-//! When charges are expected to end, as far as running jobs said so: it tells when a reservation can be used.
+//! When running jobs are expected to end, as they say.
 
-use std::collections::BTreeMap;
-
-use crate::queue::{
-    engine::{Engine, QueueingState},
-    quota::{amounts::Dim, slot::QueueIndex},
-};
-
-/// What ends when, under each queue.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ExpectedEnds(BTreeMap<(QueueIndex, Dim), BTreeMap<i64, i128>>);
-
-impl ExpectedEnds {
-    /// What ends then, for a queue with those above it, was so much and is so much.
-    pub(crate) fn replace_ending_amount(
-        &mut self,
-        path: &[QueueIndex],
-        end: i64,
-        was: &[(Dim, i128)],
-        is: &[(Dim, i128)],
-    ) {
-        for at in path {
-            for (dim, amount) in was {
-                self.add(*at, *dim, end, -amount);
-            }
-            for (dim, amount) in is {
-                self.add(*at, *dim, end, *amount);
-            }
-        }
-    }
-
-    fn add(&mut self, at: QueueIndex, dim: Dim, end: i64, amount: i128) {
-        let ends = self.0.entry((at, dim)).or_default();
-        let sum = ends.entry(end).or_default();
-        *sum += amount;
-        if *sum == 0 {
-            ends.remove(&end);
-            if ends.is_empty() {
-                self.0.remove(&(at, dim));
-            }
-        }
-    }
-
-    /// When this much will have ended there. Who should have ended by now and has not did not say when it will.
-    pub(crate) fn find_time_when_freed(&self, at: QueueIndex, dim: Dim, mut lacks: i128, now: i64) -> Option<i64> {
-        let later = self.0.get(&(at, dim))?.range(now.checked_add(1)?..);
-        for (end, amount) in later {
-            lacks -= amount;
-            if lacks <= 0 {
-                return Some(*end);
-            }
-        }
-        None
-    }
-}
+use crate::{queue::engine::Engine, time::EpochSeconds};
 
 impl Engine {
     /// When a job that holds something will have ended, in seconds since 1970, if that is known. It counts while the
     /// job holds something.
     pub fn set_expected_end(&mut self, id: &str, end: Option<i64>) {
-        let Some(QueueingState::Charged { node, charge, end: known }) = self.jobs.get_mut(id) else { return };
+        let Some((node, charge, known)) = self.jobs.charge_mut(id) else { return };
+        let end = end.map(EpochSeconds::new);
         if *known == end {
             return;
         }
-        let path = &self.slots[node.index()].path;
         if let Some(known) = *known {
-            self.ends.replace_ending_amount(path, known, charge, &[]);
+            self.queues.replace_ending_amount(node, known, charge, &[]);
         }
         if let Some(end) = end {
-            self.ends.replace_ending_amount(path, end, &[], charge);
+            self.queues.replace_ending_amount(node, end, &[], charge);
         }
         *known = end;
-        self.ledger_version += 1;
     }
 
     /// Queues are elsewhere in the tree than they were.
     pub(crate) fn rebuild_expected_ends(&mut self) {
-        self.ends = ExpectedEnds::default();
-        for state in self.jobs.values() {
-            if let QueueingState::Charged { node, charge, end: Some(end) } = state {
-                self.ends.replace_ending_amount(&self.slots[node.index()].path, *end, &[], charge);
+        self.queues.forget_expected_ends();
+        for (node, charge, end) in self.jobs.list_charges() {
+            if let Some(end) = end {
+                self.queues.replace_ending_amount(node, end, &[], charge);
             }
         }
     }

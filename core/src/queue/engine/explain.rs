@@ -4,13 +4,16 @@ use crate::{
     gang::QueueName,
     quantity::Quantity,
     queue::{
-        engine::{CapacityRefusal, Engine, QueueUsage, QueueingState, capacity::CapacityLack},
+        engine::{
+            Engine, QueueUsage, QueueingState,
+            refusals::{CapacityLack, CapacityRefusal},
+        },
         pending::{
             job_order::{JobId, JobKey},
             line::Inadmissible,
         },
         quota::{
-            admission::{self, Ask},
+            admission::Ask,
             amounts::Dim,
             slot::{QueueIndex, split_counts},
         },
@@ -25,12 +28,12 @@ impl Engine {
     /// What a queue holds.
     #[must_use]
     pub fn usage_of(&self, queue: &QueueName) -> QueueUsage {
-        let Some(node) = self.index.get(queue) else { return QueueUsage::default() };
-        let slot = &self.slots[node.index()];
-        let tenant = |(dim, count)| Some((self.dims.tenant(dim)?.clone(), to_count(count)));
+        let Some(node) = self.queues.find_node(queue) else { return QueueUsage::default() };
+        let slot = &self.queues[node];
+        let tenant = |(dim, count)| Some((self.queues.dims.tenant(dim)?.clone(), to_count(count)));
         QueueUsage {
-            used: slot.used.resources(&self.dims),
-            waiting: self.lines[node.index()].len(),
+            used: slot.used.resources(&self.queues.dims),
+            waiting: self.pending[node].len(),
             running: to_count(slot.running.get(Dim::JOBS)),
             running_of: slot.running.iter().filter_map(tenant).collect(),
         }
@@ -38,20 +41,20 @@ impl Engine {
 
     /// All queues with a spec, in the order of their names.
     pub fn queue_specs(&self) -> impl Iterator<Item = &QueueSpec> {
-        self.index.values().filter_map(|node| self.slots[node.index()].spec.as_ref())
+        self.queues.nodes().filter_map(|node| self.queues[node].spec.as_ref())
     }
 
     /// What the object of a queue says.
     #[must_use]
     pub fn queue_spec(&self, queue: &QueueName) -> Option<&QueueSpec> {
-        self.slots[self.index.get(queue)?.index()].spec.as_ref()
+        self.queues[self.queues.find_node(queue)?].spec.as_ref()
     }
 
     /// Why no job of this queue may start, if so.
     #[must_use]
     pub fn queue_problem(&self, queue: &QueueName) -> Option<QueueProblem> {
-        match self.index.get(queue) {
-            Some(node) => self.slots[node.index()].problem.clone(),
+        match self.queues.find_node(queue) {
+            Some(node) => self.queues[node].problem.clone(),
             None => Some(QueueProblem::Missing),
         }
     }
@@ -60,15 +63,15 @@ impl Engine {
     #[must_use]
     pub fn explain_pending(&self, id: &str) -> Option<Reason> {
         let Some(QueueingState::Pending { node, key, .. }) = self.jobs.get(id) else { return None };
-        let of = self.lines[node.index()].len();
+        let of = self.pending[*node].len();
         self.explain_pending_at(id, Position { place: self.count_in_turn_before(*node, key) + 1, of })
     }
 
     /// All lines, queue by queue, in order.
     pub fn list_pending_positions(&self) -> impl Iterator<Item = (&JobId, Position)> {
-        self.index.values().flat_map(|node| {
-            let line = &self.lines[node.index()];
-            let jobs = self.list_in_turn(*node).into_iter().filter(|key| !key.id.is_choice());
+        self.queues.nodes().flat_map(|node| {
+            let line = &self.pending[node];
+            let jobs = self.list_in_turn(node).into_iter().filter(|key| !key.id.is_choice());
             jobs.enumerate().map(|(i, key)| (&key.id, Position { place: i + 1, of: line.len() }))
         })
     }
@@ -76,9 +79,9 @@ impl Engine {
     /// The first jobs of each line that may ever start, at most `each` of them, each by its entry for the first card
     /// model on which it may: of a fifo line the first alone.
     pub(crate) fn queue_heads(&self, each: usize) -> impl Iterator<Item = (&JobId, Position)> {
-        self.index.values().flat_map(move |node| {
-            let slot = &self.slots[node.index()];
-            let line = &self.lines[node.index()];
+        self.queues.nodes().flat_map(move |node| {
+            let slot = &self.queues[node];
+            let line = &self.pending[node];
             let of = line.len();
             let mut last: Option<&JobId> = None;
             let heads = line
@@ -93,40 +96,39 @@ impl Engine {
     /// [`Engine::explain_pending_at`] of one entry of a job.
     pub(crate) fn explain_entry_at(&self, id: &str, position: Position) -> Option<Reason> {
         let Some(QueueingState::Pending { node, key, shape: shape_id, .. }) = self.jobs.get(id) else { return None };
-        let (slot, shape) = (&self.slots[node.index()], self.shape(*shape_id));
+        let (slot, shape) = (&self.queues[*node], &self.shapes[*shape_id]);
         let queue = slot.name.clone();
         if let Some(problem) = slot.problem.clone() {
             return Some(Reason::Queue { queue, problem });
         }
         let holds = |at, dim| self.held_by_resized_job(id, at, dim);
-        if let Some(never) = admission::explain_unsatisfiable(&self.slots, &self.dims, &self.fleet, *node, shape, holds)
-        {
+        if let Some(never) = self.queues.explain_unsatisfiable(*node, shape, holds) {
             return Some(never);
         }
-        let is_hopeless = matches!(self.lines[node.index()].inadmissible_cause(*shape_id), Some(Inadmissible::Never));
-        if let Some(detail) = self.find_known_never(*shape_id).filter(|_| is_hopeless) {
+        let is_hopeless = matches!(self.pending[*node].inadmissible_cause(*shape_id), Some(Inadmissible::Never));
+        if let Some(detail) = self.refusals.find_never(shape.ask.fit).filter(|_| is_hopeless) {
             return Some(Reason::NeverFits { detail: detail.to_owned() });
         }
         if let Some(why) = &self.paused {
             return Some(Reason::Paused { queue, why: why.to_string(), position });
         }
-        if self.fleet.ready_clusters == 0 {
+        if self.queues.fleet().ready_clusters == 0 {
             return Some(Reason::NoReadyCluster { position });
         }
         if slot.is_fifo()
             && !is_hopeless
-            && self.lines[node.index()].find_first_satisfiable().is_some_and(|(front, _)| front.is_before_job_of(key))
+            && self.pending[*node].find_first_satisfiable().is_some_and(|(front, _)| front.is_before_job_of(key))
         {
             return Some(Reason::BehindQueueHead { queue, position });
         }
-        if let Some((at, dim, _)) = admission::find_first_short_quota(&self.slots, &slot.path, &shape.counts) {
+        if let Some((at, dim, _)) = self.queues.find_first_short_quota(&slot.path, &shape.counts) {
             return self.explain_running_limit(queue, (at, dim), 0, position);
         }
-        if let Some((at, dim, _)) = admission::find_first_short_quota(&self.slots, &slot.path, &shape.sparse) {
-            let (bound, limit) = admission::find_limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
-            let name = self.dims.resource_of(dim);
+        if let Some((at, dim, _)) = self.queues.find_first_short_quota(&slot.path, &shape.sparse) {
+            let (bound, limit) = self.queues.find_limiting_bound(at, dim);
+            let name = self.queues.dims.resource_of(dim);
             let asked = shape.minimum.get(name.as_str());
-            let used = Quantity::from_nano(self.slots[at.index()].used.get(dim)).with_suffixes_of(limit);
+            let used = Quantity::from_nano(self.queues[at].used.get(dim)).with_suffixes_of(limit);
             return Some(Reason::Quota { queue, bound, resource: name.clone(), asked, used, limit, position });
         }
         if let Some(held_back) = self.explain_reservation(*node, key, *shape_id, position) {
@@ -152,12 +154,12 @@ impl Engine {
         kept: i128,
         position: Position,
     ) -> Option<Reason> {
-        let slot = &self.slots[at.index()];
+        let slot = &self.queues[at];
         let limit = slot.spec.as_ref()?.running.get(dim)?;
         Some(Reason::RunningLimit {
             queue,
             by: slot.name.clone(),
-            tenant: self.dims.tenant(dim).cloned(),
+            tenant: self.queues.dims.tenant(dim).cloned(),
             running: to_count(slot.running.get(dim)),
             kept: to_count(kept),
             limit: to_count(limit),
@@ -167,11 +169,12 @@ impl Engine {
 
     /// What the job on top of which this one comes holds of a resource below a queue.
     pub(crate) fn held_by_resized_job(&self, id: &str, at: QueueIndex, dim: Dim) -> i128 {
-        let Some(QueueingState::Charged { node, charge, .. }) = self.resized.get(id).and_then(|of| self.jobs.get(of))
+        let Some(QueueingState::Charged { node, charge, .. }) =
+            self.jobs.find_resized_job(id).and_then(|of| self.jobs.get(of.as_str()))
         else {
             return 0;
         };
-        let below = self.slots[node.index()].path.contains(&at);
+        let below = self.queues[*node].path.contains(&at);
         charge.iter().find(|(held, _)| below && *held == dim).map_or(0, |(_, amount)| *amount)
     }
 
@@ -184,7 +187,10 @@ impl Engine {
                     .0
                     .iter()
                     .map(|(dim, amount)| {
-                        (self.dims.resource_of(*dim).clone(), self.dims.resource_of(*dim).quantity_from_nano(*amount))
+                        (
+                            self.queues.dims.resource_of(*dim).clone(),
+                            self.queues.dims.resource_of(*dim).quantity_from_nano(*amount),
+                        )
                     })
                     .collect(),
             ),
@@ -195,7 +201,7 @@ impl Engine {
     /// What an entry of a pending job asks for.
     pub(crate) fn pending_ask(&self, id: &str) -> Option<&Ask> {
         match self.jobs.get(id)? {
-            QueueingState::Pending { shape, .. } => Some(&self.shape(*shape).ask),
+            QueueingState::Pending { shape, .. } => Some(&self.shapes[*shape].ask),
             QueueingState::Charged { .. } | QueueingState::BackingOff { .. } => None,
         }
     }
@@ -203,19 +209,19 @@ impl Engine {
     /// Rows in the engine's tables, used or free; for tests of what it leaves behind.
     #[cfg(test)]
     pub(crate) fn size(&self) -> usize {
-        self.slots.len() + self.shapes.len() + self.dims.size() + self.reservations.count_updates()
+        self.queues.len() + self.shapes.len() + self.queues.dims.size() + self.reservations.count_updates()
     }
 
     /// The same of amounts of queues.
     #[cfg(test)]
     pub(crate) fn count_amounts(&self) -> usize {
-        self.slots.iter().map(crate::queue::quota::slot::Slot::count_amounts).sum()
+        self.queues.slots().iter().map(crate::queue::quota::slot::Slot::count_amounts).sum()
     }
 
     /// True while a job is pending.
     #[must_use]
     pub fn is_pending(&self, id: &str) -> bool {
-        matches!(self.jobs.get(id), Some(QueueingState::Pending { .. }))
+        self.jobs.is_pending(id)
     }
 }
 

@@ -12,11 +12,13 @@ mod capacity;
 mod choices;
 mod expected_ends;
 mod explain;
+mod job_table;
 mod ordering;
 mod pause;
 mod preemption;
 mod preemption_round;
 mod queue_status;
+mod refusals;
 mod release;
 mod requeue;
 mod reservations;
@@ -25,39 +27,45 @@ mod tenant_turns;
 mod unsatisfiable;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
+pub(crate) use job_table::{JobRank, QueueingState};
 pub use preemption::PreemptionCandidate;
 pub use preemption_round::{PreemptionRound, PreemptionWorld};
 pub use queue_status::Entitlement;
 pub use reservations::{ReservationStatus, UnknownStart};
 
+use self::{
+    job_table::JobTable,
+    refusals::{CapacityLack, CapacityRefusals},
+};
 use crate::{
     admission::Admission,
     gang::QueueName,
     queue::{
         capacity::{ClusterCapacity, Fit, FitFunction},
         pending::{
-            job_order::{JobId, JobKey, OrderPolicy},
-            line::{Inadmissible, PendingLine, ShapeId},
+            job_order::{JobId, JobKey},
+            line::Inadmissible,
+            order_rules::OrderRules,
+            pending_queues::PendingQueues,
             queue_order::QueueOrder,
+            shape_table::{ShapeId, ShapeTable},
         },
         quota::{
-            admission::{self, Ask, FitClass, JobShape},
-            amounts::{DimAmounts, Dims, Sparse},
-            history::Decay,
+            admission::{Ask, JobShape},
+            queue_table::QueueTable,
             running::Counted,
-            slot::{self, QueueIndex, Slot},
-            tree,
+            slot::QueueIndex,
         },
-        reservation::{RESERVATION_AFTER, ReservationId, Reservations},
+        reservation::{ReservationId, Reservations},
         spec::{FleetResources, QueueSpec},
     },
     resources::Resources,
     tenant::Tenant,
-    time::SubmitTime,
+    time::{EpochSeconds, SubmitTime},
 };
 
 /// A pending job.
@@ -99,185 +107,71 @@ pub struct QueueUsage {
     pub running_of: BTreeMap<Tenant, u64>,
 }
 
-#[derive(Debug, Clone)]
-pub(crate) enum QueueingState {
-    Pending { node: QueueIndex, key: JobKey, shape: ShapeId, rank: JobRank },
-    Charged { node: QueueIndex, charge: Sparse, end: Option<i64> },
-    BackingOff { node: QueueIndex, key: JobKey, shape: ShapeId, rank: JobRank, since: i64 },
-}
-
-/// What a job says about its place, whether or not the policy looks at it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct JobRank {
-    priority: i32,
-    deadline: Option<i64>,
-}
-
 /// See the module.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Engine {
-    policy: OrderPolicy,
-    decay: Decay,
+    rules: OrderRules,
     /// Why nothing is released now, if so.
     paused: Option<Arc<str>>,
-    dims: Dims,
-    fleet: FleetResources,
-    slots: Vec<Slot>,
-    /// The pending jobs of each queue, as many lines as slots.
-    lines: Vec<PendingLine>,
-    index: BTreeMap<QueueName, QueueIndex>,
-    unused: Vec<QueueIndex>,
-    /// Queues or the fleet changed since the tree was worked out.
-    is_quota_outdated: bool,
-    /// Of that: queues, or who goes before whom.
-    is_tree_outdated: bool,
-    jobs: HashMap<JobId, QueueingState>,
-    /// How many card models each job may use beside its first.
-    choices: HashMap<JobId, usize>,
-    /// Who waits for more of what another one, of the same workload, holds.
-    resized: HashMap<JobId, JobId>,
-    ends: expected_ends::ExpectedEnds,
-    /// Of those who wait and clusters were kept for.
-    cluster_holds: BTreeMap<JobId, reservations::ClusterHold>,
-    /// By queue, the jobs in backoff.
-    backing_off: BTreeMap<QueueIndex, BTreeSet<JobId>>,
-    /// Those without users are free for reuse.
-    shapes: Vec<JobShape>,
-    shape_ids: HashMap<Arc<Ask>, ShapeId>,
-    unused_shapes: Vec<ShapeId>,
+    queues: QueueTable,
+    jobs: JobTable,
+    shapes: ShapeTable,
+    pending: PendingQueues,
     /// The next job of every queue that has one.
     queue_order: QueueOrder,
-    /// Queues where quota came free.
-    freed: BTreeSet<QueueIndex>,
-    /// Queues of which another inadmissible job may have enough quota now.
-    search: BTreeSet<QueueIndex>,
-    /// By queue, the first inadmissible job that has enough quota.
-    eligible: BTreeMap<QueueIndex, requeue::Eligible>,
-    /// How often they were compared since quota came free.
-    comparisons: usize,
-    short_of_quota: requeue::ShortOfQuota,
-    /// Classes that fit nowhere now, with the shapes that lack it.
-    refusals: BTreeMap<capacity::RefusedClass, CapacityRefusal>,
-    /// Classes that could fit if everything were empty, as far as was asked.
-    could_fit: BTreeSet<FitClass>,
+    refusals: CapacityRefusals,
     reservations: Reservations,
-    /// Seconds since 1970.
-    now: i64,
-    /// When the priorities of jobs in line rise next, in seconds since 1970.
-    aging_steps: BTreeSet<(i64, JobId)>,
-    /// Seconds that a job is blocked before it gets a reservation.
-    reservation_after: Option<i64>,
+    now: EpochSeconds,
+    /// When the priorities of jobs in line rise next.
+    aging_steps: BTreeSet<(EpochSeconds, JobId)>,
     /// Not before the first decision.
     has_decided: bool,
-    /// The job that others are evicted for.
-    preemptor: Option<JobId>,
-    /// Counts changes of what is charged.
-    ledger_version: u64,
 }
 
 /// Looks at reservations in one decision; seldom is a second one needed.
 const MOST_RESERVATION_ROUNDS: usize = 8;
-
-#[derive(Debug, Clone)]
-pub(crate) struct CapacityRefusal {
-    lack: capacity::CapacityLack,
-    detail: String,
-    inadmissible: BTreeSet<(QueueIndex, ShapeId)>,
-    needs: capacity::FreeNeeded,
-}
-
-impl Default for Engine {
-    fn default() -> Self {
-        let root = QueueName::from(slot::ROOT);
-        Self {
-            policy: OrderPolicy::default(),
-            decay: Decay::default(),
-            paused: None,
-            dims: Dims::default(),
-            fleet: FleetResources::default(),
-            slots: vec![Slot::new(root.clone(), QueueIndex::ROOT)],
-            lines: vec![PendingLine::default()],
-            index: [(root, QueueIndex::ROOT)].into(),
-            unused: Vec::new(),
-            is_quota_outdated: false,
-            is_tree_outdated: false,
-            jobs: HashMap::new(),
-            choices: HashMap::new(),
-            resized: HashMap::new(),
-            ends: expected_ends::ExpectedEnds::default(),
-            cluster_holds: BTreeMap::new(),
-            backing_off: BTreeMap::new(),
-            shapes: Vec::new(),
-            shape_ids: HashMap::new(),
-            unused_shapes: Vec::new(),
-            queue_order: QueueOrder::default(),
-            freed: BTreeSet::new(),
-            search: BTreeSet::new(),
-            eligible: BTreeMap::new(),
-            comparisons: 0,
-            short_of_quota: requeue::ShortOfQuota::default(),
-            refusals: BTreeMap::new(),
-            could_fit: BTreeSet::new(),
-            reservations: Reservations::default(),
-            now: 0,
-            aging_steps: BTreeSet::new(),
-            reservation_after: Some(RESERVATION_AFTER),
-            has_decided: false,
-            preemptor: None,
-            ledger_version: 0,
-        }
-    }
-}
 
 /// Events.
 impl Engine {
     /// A queue was created or changed.
     pub fn set_queue(&mut self, spec: QueueSpec) {
         let node = self.intern_queue(&spec.name);
-        let slot = &mut self.slots[node.index()];
-        if slot.spec.as_ref() != Some(&spec) {
-            slot.spec = Some(spec);
-            (self.is_quota_outdated, self.is_tree_outdated) = (true, true);
-        }
+        self.queues.set_spec(node, spec);
     }
 
     /// A queue is gone. Its jobs stay: those that hold are still charged, those that wait say why.
     pub fn remove_queue(&mut self, name: &QueueName) {
-        if let Some(node) = self.index.get(name) {
-            let slot = &mut self.slots[node.index()];
-            slot.mean_used = DimAmounts::default();
-            let was = slot.spec.take().is_some();
-            (self.is_quota_outdated, self.is_tree_outdated) =
-                (self.is_quota_outdated | was, self.is_tree_outdated | was);
+        if let Some(node) = self.queues.find_node(name) {
+            self.queues.remove_spec(node);
         }
     }
 
     /// What the clusters have all together.
     pub fn set_fleet(&mut self, fleet: FleetResources) {
-        if self.fleet != fleet {
-            self.fleet = fleet;
-            self.is_quota_outdated = true;
-        }
+        self.queues.set_fleet(fleet);
     }
 
     /// One entry of [`Engine::enqueue_job`].
     pub(crate) fn enqueue_entry(&mut self, job: Job) -> bool {
-        let rank = JobRank { priority: job.priority, deadline: job.deadline };
+        let rank = JobRank::of_job(&job);
         let node = self.intern_queue(&job.queue);
         let key = self.job_key(node, job.id.clone(), job.created, rank);
-        if let Some(QueueingState::Pending { node: was, key: had, shape, rank: ranked }) = self.jobs.get(&job.id)
+        if let Some(QueueingState::Pending { node: was, key: had, shape, rank: ranked }) =
+            self.jobs.get(job.id.as_str())
             && *was == node
             && (had, *ranked) == (&key, rank)
-            && self.shape(*shape).ask == job.ask
+            && self.shapes[*shape].ask == job.ask
         {
             return false;
         }
-        let resized = self.resized.remove_entry(&job.id);
+        let resized = self.jobs.find_resized_job(job.id.as_str()).cloned();
         self.remove_entry(job.id.as_str());
-        self.resized.extend(resized);
-        let shape = self.intern_shape(job.ask);
-        let is_first = self.lines[node.index()].first_of(shape).is_some_and(|first| key < *first);
-        self.lines[node.index()].insert(key.clone(), shape, &self.shapes[shape.0 as usize].tenants);
+        if let Some(of) = resized {
+            self.jobs.mark_as_resize_of(&job.id, &of);
+        }
+        let shape = self.shapes.intern_shape(job.ask, &mut self.queues.dims);
+        let is_first = self.pending[node].first_of(shape).is_some_and(|first| key < *first);
+        self.pending.insert_job(node, key.clone(), shape, &self.shapes[shape].tenants);
         if is_first {
             self.requeue_after_new_first(node, shape);
         }
@@ -291,9 +185,7 @@ impl Engine {
     /// What a pending job asks for comes on top of what another one holds: if both together are more than a limit it
     /// can never start. Until it is forgotten.
     pub fn mark_as_resize_of(&mut self, id: &JobId, of: &JobId) {
-        if self.resized.get(id) != Some(of) {
-            self.resized.insert(id.clone(), of.clone());
-        }
+        self.jobs.mark_as_resize_of(id, of);
     }
 
     /// A job holds `charge` of a queue, whether or not it ever waited here.
@@ -312,18 +204,16 @@ impl Engine {
         counted: &Counted,
     ) {
         let node = self.intern_queue(queue);
-        let moved = self.slots[node.index()].record_ancestors(above);
-        (self.is_quota_outdated, self.is_tree_outdated) =
-            (self.is_quota_outdated | moved, self.is_tree_outdated | moved);
-        let mut charge = self.dims.intern_amounts(charge);
+        self.queues.record_ancestors(node, above);
+        let mut charge = self.queues.dims.intern_amounts(charge);
         if !charge.is_empty() {
-            charge = [charge, counted.list_counts(&mut self.dims)].concat().into();
+            charge = [charge, counted.list_counts(&mut self.queues.dims)].concat().into();
         }
-        match self.jobs.get_mut(id) {
-            Some(QueueingState::Charged { node: was, charge: had, end }) if *was == node => {
+        match self.jobs.charge_mut(id.as_str()) {
+            Some((was, had, end)) if was == node => {
                 if *had != charge {
                     if let Some(end) = *end {
-                        self.ends.replace_ending_amount(&self.slots[node.index()].path, end, had, &charge);
+                        self.queues.replace_ending_amount(node, end, had, &charge);
                     }
                     let had = std::mem::replace(had, charge.clone());
                     self.add_charge(node, &charge);
@@ -340,12 +230,11 @@ impl Engine {
 
     /// One entry of [`Engine::remove_job`].
     pub(crate) fn remove_entry(&mut self, id: &str) {
-        self.resized.remove(id);
         match self.jobs.remove(id) {
             None => {}
             Some(QueueingState::Charged { node, charge, end }) => {
                 if let Some(end) = end {
-                    self.ends.replace_ending_amount(&self.slots[node.index()].path, end, &charge, &[]);
+                    self.queues.replace_ending_amount(node, end, &charge, &[]);
                 }
                 self.remove_charge(node, &charge);
             }
@@ -354,7 +243,7 @@ impl Engine {
                 self.remove_reservation_of_job(id);
                 self.cancel_aging(node, &key);
                 self.remove_pending(node, &key);
-                self.drop_shape_user(shape);
+                self.shapes.drop_user(shape);
             }
         }
     }
@@ -374,7 +263,7 @@ impl Engine {
     /// [exhausted](ClusterCapacity::is_exhausted): it goes on where it stopped when this is called next.
     pub fn release_next_in_clusters(&mut self, capacity: &mut impl ClusterCapacity) -> Option<Release> {
         // Reservations that are worked out anew come before whoever would pass meanwhile.
-        let is_tree_outdated = self.is_tree_outdated;
+        let is_tree_outdated = self.queues.is_tree_outdated();
         self.resolve_quota();
         if self.paused.is_some() {
             return None;
@@ -418,21 +307,21 @@ impl Engine {
         id: ShapeId,
         capacity: &mut impl ClusterCapacity,
     ) -> Result<Vec<ReservationId>, Inadmissible> {
-        let path = &self.slots[node.index()].path;
-        let short = |asked| admission::find_first_short_quota(&self.slots, path, asked);
+        let path = &self.queues[node].path;
+        let short = |asked| self.queues.find_first_short_quota(path, asked);
         // A limit of jobs first: who is short of that has nothing reserved.
-        let JobShape { counts, sparse, .. } = self.shape(id);
+        let JobShape { counts, sparse, .. } = &self.shapes[id];
         if let Some((at, dim, asked)) = short(counts).or_else(|| short(sparse)) {
             return Err(Inadmissible::Quota(at, dim, asked));
         }
         let blocking = self.list_blocking_reservations(node, key, id);
-        let path = &self.slots[node.index()].path;
-        if let Some((at, dim, needed)) = self.find_first_short_with_reserved(&blocking, path, self.shape(id)) {
-            self.reservations.record_blocked(&blocking, node, id, self.shape(id).ask.run_for.is_some());
+        let path = &self.queues[node].path;
+        if let Some((at, dim, needed)) = self.find_first_short_with_reserved(&blocking, path, &self.shapes[id]) {
+            self.reservations.record_blocked(&blocking, node, id, self.shapes[id].ask.run_for.is_some());
             return Err(Inadmissible::Reserved(at, dim, needed));
         }
-        if let Some((reservation, dim)) = self.find_reservation_blocking_by_share(&blocking, path, self.shape(id)) {
-            self.reservations.record_blocked_by_share(reservation, node, id, self.shape(id).ask.run_for.is_some());
+        if let Some((reservation, dim)) = self.find_reservation_blocking_by_share(&blocking, path, &self.shapes[id]) {
+            self.reservations.record_blocked_by_share(reservation, node, id, self.shapes[id].ask.run_for.is_some());
             return Err(Inadmissible::BehindReservation(dim));
         }
         let refused = match self.find_known_refusal(id, &blocking) {
@@ -440,34 +329,28 @@ impl Engine {
             None => {
                 match capacity.fits(
                     &key.id.job(),
-                    &self.shape(id).ask,
+                    &self.shapes[id].ask,
                     &self.list_clusters_reserved_for_others(&blocking),
                 ) {
                     Fit::Yes => return Ok(blocking),
-                    Fit::No { never, detail } => {
-                        self.record_refusal(id, &blocking, capacity::CapacityLack::of(never), detail)
-                    }
+                    Fit::No { never, detail } => self.record_refusal(id, &blocking, CapacityLack::of(never), detail),
                     Fit::Reserved { detail } => {
-                        self.record_refusal(id, &blocking, capacity::CapacityLack::UnreservedRoom, detail)
+                        self.record_refusal(id, &blocking, CapacityLack::UnreservedRoom, detail)
                     }
                 }
             }
         };
-        let Some(refusals) = self.refusals.get_mut(&refused) else { return Err(Inadmissible::Capacity) };
-        refusals.inadmissible.insert((node, id));
-        Err(if refusals.is_final() { Inadmissible::Never } else { Inadmissible::Capacity })
+        let is_final = self.refusals.add_inadmissible(&refused, node, id);
+        Err(if is_final { Inadmissible::Never } else { Inadmissible::Capacity })
     }
 
     /// Works out the tree anew if queues or the fleet changed; [`Engine::release_next_by_fit`] does so first.
     pub fn resolve_quota(&mut self) {
         self.drop_unused_names();
-        if !std::mem::take(&mut self.is_quota_outdated) {
+        if !self.queues.is_quota_outdated() {
             return;
         }
-        self.drop_unused_queues();
-        tree::resolve_tree(&mut self.slots, &self.index, &mut self.dims, &self.fleet);
-        self.ledger_version += 1;
-        if std::mem::take(&mut self.is_tree_outdated) {
+        if self.queues.resolve_tree(&self.jobs.list_queues()) {
             self.age_all();
             self.rebuild_reservations();
             self.rebuild_expected_ends();

@@ -15,7 +15,7 @@ impl Engine {
             return false;
         }
         self.paused = why;
-        (self.is_quota_outdated, self.is_tree_outdated) = (true, true);
+        self.queues.mark_tree_outdated();
         true
     }
 

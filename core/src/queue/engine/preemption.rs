@@ -93,14 +93,14 @@ impl Engine {
     fn deserves_more(&self, queue: &QueueName) -> bool {
         let below_root = self.path_of(queue).iter().filter(|node| **node != QueueIndex::ROOT);
         below_root.copied().any(|node| {
-            let slot = &self.slots[node.index()];
+            let slot = &self.queues[node];
             slot.deserved.iter().any(|(dim, deserved)| slot.used.get(*dim) < *deserved)
         })
     }
 
     /// Every queue but the root.
     pub(super) fn queue_accounts(&self) -> BTreeMap<QueueName, QueueAccount> {
-        let root = &self.slots[QueueIndex::ROOT.index()].name;
+        let root = &self.queues[QueueIndex::ROOT].name;
         let account = |queue: &crate::queue::QueueSpec| {
             let is = self.entitlement_of(&queue.name);
             let account = QueueAccount {
@@ -138,15 +138,15 @@ impl Engine {
     /// The quota on the path of a queue for a job that asks for so much.
     pub(super) fn compute_quota_after_evictions(&self, queue: &QueueName, asks: Resources) -> QuotaAfterEvictions {
         let quota = |at: &QueueIndex| {
-            let slot = &self.slots[at.index()];
-            let used = slot.used.resources(&self.dims);
+            let slot = &self.queues[*at];
+            let used = slot.used.resources(&self.queues.dims);
             // Any amount of a card model that no queue limits, and nothing else that has no ceiling.
             let most = |name: &ResourceName| {
-                let most = self.dims.find_dim(name).and_then(|dim| slot.real.get(dim));
+                let most = self.queues.dims.find_dim(name).and_then(|dim| slot.real.get(dim));
                 most.map(|most| name.quantity_from_nano(most)).or_else(|| (!name.is_card()).then_some(Quantity::ZERO))
             };
             let real = asks.iter().filter_map(|(name, _)| Some((name.clone(), most(name)?))).collect();
-            let below = self.index.iter().filter(|(_, node)| self.slots[node.index()].path.contains(at));
+            let below = self.queues.names().filter(|(_, node)| self.queues[*node].path.contains(at));
             PathQuota { used, real, queues: below.map(|(name, _)| name.clone()).collect() }
         };
         let path = self.path_of(queue).iter().map(quota).collect();
@@ -154,6 +154,6 @@ impl Engine {
     }
 
     fn path_of(&self, queue: &QueueName) -> &[QueueIndex] {
-        self.index.get(queue).map_or(&[], |node| &self.slots[node.index()].path)
+        self.queues.find_node(queue).map_or(&[], |node| &self.queues[node].path)
     }
 }

@@ -31,14 +31,14 @@ impl Engine {
     /// What a queue is entitled to, and what it has.
     #[must_use]
     pub fn entitlement_of(&self, queue: &QueueName) -> Entitlement {
-        let Some(node) = self.index.get(queue) else { return Entitlement::default() };
-        let slot = &self.slots[node.index()];
-        let shown = |dim, amount| self.dims.name_amount(dim, amount);
+        let Some(node) = self.queues.find_node(queue) else { return Entitlement::default() };
+        let slot = &self.queues[node];
+        let shown = |dim, amount| self.queues.dims.name_amount(dim, amount);
         let deserved = || slot.deserved.iter().copied();
         let over = deserved().map(|(dim, amount)| shown(dim, (slot.used.get(dim) - amount).max(0))).collect();
-        let used = slot.used.resources(&self.dims);
+        let used = slot.used.resources(&self.queues.dims);
         Entitlement {
-            guarantee: slot.guarantee.resources(&self.dims),
+            guarantee: slot.guarantee.resources(&self.queues.dims),
             deserved: deserved().map(|(dim, amount)| shown(dim, amount)).collect(),
             real: slot.real.iter().map(|(dim, amount)| shown(dim, amount)).collect(),
             borrowed: if slot.deserved.is_empty() { used.clone() } else { over },
@@ -49,12 +49,14 @@ impl Engine {
     /// Whether jobs of this queue itself, not of those below, hold anything.
     #[must_use]
     pub fn holds_own_charge(&self, queue: &QueueName) -> bool {
-        self.index.get(queue).is_some_and(|node| !self.slots[node.index()].own.resources(&self.dims).is_empty())
+        self.queues.find_node(queue).is_some_and(|node| !self.queues[node].own.resources(&self.queues.dims).is_empty())
     }
 
     /// What is wrong with a queue's amounts, and what counts instead.
     #[must_use]
     pub fn queue_faults(&self, queue: &QueueName) -> Vec<QueueFault> {
-        self.index.get(queue).map_or_else(Vec::new, |node| find_faults(&self.slots, &self.dims, *node))
+        self.queues
+            .find_node(queue)
+            .map_or_else(Vec::new, |node| find_faults(self.queues.slots(), &self.queues.dims, node))
     }
 }

@@ -6,8 +6,8 @@ use crate::{
     queue::{
         capacity::ClusterCapacity,
         engine::{Engine, QueueingState, Release},
-        pending::{job_order::JobKey, line::ShapeId},
-        quota::{admission, amounts::Sparse, slot::QueueIndex},
+        pending::{job_order::JobKey, shape_table::ShapeId},
+        quota::{amounts::Sparse, slot::QueueIndex},
         reservation::ReservationId,
     },
 };
@@ -22,30 +22,31 @@ impl Engine {
         blocking: &[ReservationId],
         capacity: &mut impl ClusterCapacity,
     ) -> Release {
-        let shape = &self.shapes[id.0 as usize];
-        let slot = &self.slots[node.index()];
+        let shape = &self.shapes[id];
+        let slot = &self.queues[node];
         let (pods, charged) = shape.grant_pods(&slot.path, |at, dim| {
-            Some(admission::free_quota(&self.slots[at.index()], dim)? - self.reserved_amount(blocking, at, dim))
+            Some(self.queues.free_quota(at, dim)? - self.reserved_amount(blocking, at, dim))
         });
-        let counts = shape.counts.clone();
-        let charge = if shape.is_all_or_nothing() { shape.sparse.clone() } else { self.dims.intern_amounts(&charged) };
-        let charge: Sparse = if charge.is_empty() { charge } else { [charge, counts].concat().into() };
         let (queue, copies) = (slot.name.clone(), shape.ask.copies);
         let above = slot.path[1..].iter().filter(|at| **at != QueueIndex::ROOT);
-        let above = above.map(|at| self.slots[at.index()].name.clone()).collect();
+        let above = above.map(|at| self.queues[*at].name.clone()).collect();
+        let counts = shape.counts.clone();
+        let charge =
+            if shape.is_all_or_nothing() { shape.sparse.clone() } else { self.queues.dims.intern_amounts(&charged) };
+        let charge: Sparse = if charge.is_empty() { charge } else { [charge, counts].concat().into() };
         let tasks = shape.ask.tasks.iter().zip(pods).map(|(task, pods)| (task.name.clone(), pods)).collect();
         let card = shape.ask.card().cloned();
         let job = key.id.job();
         let held = self.reservations.held_by_job(&job).map(|(_, held)| held);
-        let priority = match self.jobs.get(&key.id) {
+        let priority = match self.jobs.get(key.id.as_str()) {
             Some(QueueingState::Pending { rank, .. }) => rank.priority,
             _ => key.priority.0,
         };
         self.remove_reservation_of_job(key.id.as_str());
         self.cancel_aging(node, key);
         self.remove_pending(node, key);
-        self.drop_shape_user(id);
-        self.jobs.remove(&key.id);
+        self.shapes.drop_user(id);
+        self.jobs.remove(key.id.as_str());
         self.remove_job(job.as_str());
         self.add_charge(node, &charge);
         if let Some(held) = held {

@@ -1,14 +1,11 @@
 //! Which tenant's turn it is in a queue where they take turns. The rule is in [`crate::queue::tenant_order`].
 //!
-//! A fifo queue goes by its line, whoever's jobs are in it, and under [`OrderPolicy::Fifo`] every queue does.
+//! A fifo queue goes by its line, whoever's jobs are in it, and so does every queue where age alone counts.
 
 use crate::{
     queue::{
         engine::{Engine, QueueingState},
-        pending::{
-            job_order::{JobKey, OrderPolicy},
-            line::ShapeId,
-        },
+        pending::{job_order::JobKey, shape_table::ShapeId},
         quota::{amounts::Dim, slot::QueueIndex, tenant_share::TenantShare},
         reservation::{ReservationId, ReservationRank},
         tenant_order::TenantOrder,
@@ -22,25 +19,23 @@ impl Engine {
     pub fn tenant_turn(&self, id: &str) -> Option<(&Tenant, u64)> {
         let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id) else { return None };
         let order = self.find_tenant_order(*node)?;
-        let tenant = self.dims.tenant(order.tenant_of(&self.shape(*shape).tenants)?)?;
+        let tenant = self.queues.dims.tenant(order.tenant_of(&self.shapes[*shape].tenants)?)?;
         Some((tenant, self.tenant_share(order, *node, *shape).percent()))
     }
 
     pub(crate) fn find_tenant_order(&self, node: QueueIndex) -> Option<TenantOrder> {
-        let slot = &self.slots[node.index()];
-        let says = |at: &QueueIndex| self.slots[at.index()].spec.as_ref()?.tenant_order;
-        let said = slot.path.iter().find_map(says).filter(|said| *said != TenantOrder::None);
-        said.filter(|_| !slot.is_fifo() && self.policy != OrderPolicy::Fifo)
+        let said = self.queues.find_setting(node, |spec| spec.tenant_order).filter(|said| *said != TenantOrder::None);
+        said.filter(|_| !self.queues[node].is_fifo() && !self.rules.is_fifo())
     }
 
     /// What the tenant of a shape has of a queue.
     pub(crate) fn tenant_share(&self, order: TenantOrder, node: QueueIndex, shape: ShapeId) -> TenantShare {
-        self.share_of_tenants(order, node, &self.shape(shape).tenants)
+        self.share_of_tenants(order, node, &self.shapes[shape].tenants)
     }
 
     /// The same of the one of these that takes turns.
     pub(crate) fn share_of_tenants(&self, order: TenantOrder, node: QueueIndex, tenants: &[Dim]) -> TenantShare {
-        let slot = &self.slots[node.index()];
+        let slot = &self.queues[node];
         let charge = order.tenant_of(tenants).and_then(|tenant| slot.of_tenants.get(&tenant));
         charge.map_or(TenantShare::NOTHING, |charge| charge.share(&slot.real))
     }
@@ -48,7 +43,7 @@ impl Engine {
     /// What tenants of a queue have changed: it may be another one's turn.
     pub(crate) fn note_tenant_change(&mut self, node: QueueIndex) {
         let Some(order) = self.find_tenant_order(node) else { return };
-        self.search.insert(node);
+        self.pending.schedule_search(node);
         for id in self.reservations.of_queue(node) {
             self.reservations.schedule_update(self.now, id);
             let Some(reservation) = self.reservations.get(id) else { continue };
@@ -84,7 +79,7 @@ impl Engine {
 
     /// The jobs of a queue in the order in which they would go now.
     pub(crate) fn list_in_turn(&self, node: QueueIndex) -> Vec<&JobKey> {
-        let line = &self.lines[node.index()];
+        let line = &self.pending[node];
         let Some(order) = self.find_tenant_order(node) else { return line.keys().collect() };
         let turn = |key: &JobKey, shape| (key.priority, self.tenant_share(order, node, shape));
         let mut keys: Vec<_> = line.iter().map(|(key, shape)| (turn(key, shape), key)).collect();
@@ -95,7 +90,7 @@ impl Engine {
 
     /// How many jobs of a queue go before one.
     pub(crate) fn count_in_turn_before(&self, node: QueueIndex, key: &JobKey) -> usize {
-        let line = &self.lines[node.index()];
+        let line = &self.pending[node];
         let Some((order, shape)) = self.find_tenant_order(node).zip(line.shape_of(key)) else {
             return line.count_before(key);
         };

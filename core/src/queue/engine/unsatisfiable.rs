@@ -7,35 +7,28 @@
 
 use crate::queue::{
     capacity::ClusterCapacity,
-    engine::{Engine, QueueingState, capacity::CapacityLack},
-    pending::{
-        job_order::JobId,
-        line::{Inadmissible, ShapeId},
-    },
+    engine::{Engine, QueueingState, refusals::CapacityLack},
+    pending::{job_order::JobId, line::Inadmissible, shape_table::ShapeId},
     quota::{admission, slot::QueueIndex},
 };
-
-/// Classes that are remembered as possible; most fleets have fewer kinds of jobs.
-const MOST_CLASSES: usize = 65_536;
 
 impl Engine {
     /// Whether a pending job can never start, on none of its card models, while queues and clusters are as they are.
     #[must_use]
     pub fn is_unsatisfiable(&self, id: &str) -> bool {
-        self.list_entries(id).iter().all(|entry| self.is_entry_unsatisfiable(entry))
+        self.jobs.list_entries(id).iter().all(|entry| self.is_entry_unsatisfiable(entry))
     }
 
     /// The same of one entry of a job.
     pub(crate) fn is_entry_unsatisfiable(&self, entry: &JobId) -> bool {
-        let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(entry) else { return false };
-        self.slots[node.index()].problem.is_some() || self.lines[node.index()].is_unsatisfiable(*shape)
+        let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(entry.as_str()) else { return false };
+        self.queues[*node].problem.is_some() || self.pending[*node].is_unsatisfiable(*shape)
     }
 
     /// Clusters are others than they were: what could fit somewhere may fit nowhere now. It is asked again before
     /// anything is kept for it any longer.
     pub fn forget_possible_classes(&mut self) {
-        if !self.could_fit.is_empty() {
-            self.could_fit.clear();
+        if self.refusals.forget_possible_classes() {
             self.reservations.mark_all_dirty();
         }
     }
@@ -47,19 +40,16 @@ impl Engine {
         id: &JobId,
         capacity: &mut impl ClusterCapacity,
     ) -> Option<String> {
-        let class = self.shape(shape).ask.fit;
-        if let Some(known) = self.find_known_never(shape) {
+        let class = self.shapes[shape].ask.fit;
+        if let Some(known) = self.refusals.find_never(class) {
             return Some(known.to_owned());
         }
-        if self.could_fit.contains(&class) {
+        if self.refusals.is_possible(class) {
             return None;
         }
-        let never = capacity.explain_never_fits(&id.job(), &self.shape(shape).ask);
+        let never = capacity.explain_never_fits(&id.job(), &self.shapes[shape].ask);
         if never.is_none() {
-            if self.could_fit.len() >= MOST_CLASSES {
-                self.could_fit.clear();
-            }
-            self.could_fit.insert(class);
+            self.refusals.record_possible(class);
         }
         never
     }
@@ -67,9 +57,9 @@ impl Engine {
     /// Asks now whether a job that waits for something else fits anywhere: who explains it need not wait until others
     /// would have to wait for it.
     pub fn ask_whether_it_fits(&mut self, id: &JobId, capacity: &mut impl ClusterCapacity) {
-        let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id) else { return };
+        let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id.as_str()) else { return };
         let (node, shape) = (*node, *shape);
-        let waits = self.lines[node.index()].inadmissible_cause(shape);
+        let waits = self.pending[node].inadmissible_cause(shape);
         if waits.is_none_or(|cause| matches!(cause, Inadmissible::Capacity | Inadmissible::Never)) {
             return;
         }
@@ -89,7 +79,7 @@ impl Engine {
 
     /// The head of a fifo queue, if it was not asked for a place in clusters since it waits for something else.
     fn find_waiting_head(&self, node: QueueIndex) -> Option<(JobId, ShapeId)> {
-        let line = Some(&self.lines[node.index()]).filter(|_| self.slots[node.index()].is_fifo())?;
+        let line = Some(&self.pending[node]).filter(|_| self.queues[node].is_fifo())?;
         let (head, shape) = line.find_first_satisfiable()?;
         let waits = line.inadmissible_cause(shape)?;
         (!matches!(waits, Inadmissible::Capacity | Inadmissible::Never)).then(|| (head.id.clone(), shape))
@@ -97,14 +87,15 @@ impl Engine {
 
     /// A shape that waits for something else turns out to fit nowhere.
     pub(crate) fn withdraw_unsatisfiable(&mut self, node: QueueIndex, shape: ShapeId, detail: String) {
-        if self.find_known_never(shape).is_none() {
-            self.requeue_class(self.shape(shape).ask.fit);
+        let class = self.shapes[shape].ask.fit;
+        if self.refusals.find_never(class).is_none() {
+            for (node, shape) in self.refusals.take_class(class) {
+                self.requeue_shape(node, shape);
+            }
         }
         let refused = self.record_refusal(shape, &[], CapacityLack::LargerClusters, detail);
         self.requeue_shape(node, shape);
-        if let Some(refusals) = self.refusals.get_mut(&refused) {
-            refusals.inadmissible.insert((node, shape));
-        }
+        self.refusals.add_inadmissible(&refused, node, shape);
         self.mark_unsatisfiable(node, shape);
         // It is told, though no reservation changed.
         self.reservations.changed = true;
@@ -112,13 +103,14 @@ impl Engine {
 
     /// Records whether an inadmissible shape can never fit.
     pub(crate) fn update_unsatisfiable(&mut self, node: QueueIndex, shape: ShapeId, cause: Inadmissible) {
-        let slot = &self.slots[node.index()];
+        let slot = &self.queues[node];
         let resized =
-            || self.lines[node.index()].first_of(shape).is_some_and(|key| self.exceeds_with_held(node, shape, &key.id));
+            || self.pending[node].first_of(shape).is_some_and(|key| self.exceeds_with_held(node, shape, &key.id));
         let unsatisfiable =
-            cause == Inadmissible::Never || admission::exceeds_reachable_quota(slot, self.shape(shape)) || resized();
-        self.lines[node.index()].set_unsatisfiable(shape, unsatisfiable);
-        if let Some(preemptor) = self.preemptor.as_ref().filter(|job| unsatisfiable && self.choices.contains_key(*job))
+            cause == Inadmissible::Never || admission::exceeds_reachable_quota(slot, &self.shapes[shape]) || resized();
+        self.pending.set_unsatisfiable(node, shape, unsatisfiable);
+        if let Some(preemptor) =
+            self.reservations.preemptor.as_ref().filter(|job| unsatisfiable && self.jobs.has_choice(job.as_str()))
         {
             // Others are evicted for it on its next card model from now on.
             self.reservations.dirty.extend(self.list_shortages_of(preemptor));
@@ -127,8 +119,8 @@ impl Engine {
 
     /// The same for all shapes, after limits changed.
     pub(crate) fn update_all_unsatisfiable(&mut self) {
-        for node in self.index.values().copied().collect::<Vec<_>>() {
-            let sleeping: Vec<_> = self.lines[node.index()].list_inadmissible_shapes().collect();
+        for node in self.queues.nodes().collect::<Vec<_>>() {
+            let sleeping: Vec<_> = self.pending[node].list_inadmissible_shapes().collect();
             sleeping.into_iter().for_each(|(shape, cause)| self.update_unsatisfiable(node, shape, cause));
             self.mark_head_changed(node);
         }
@@ -137,9 +129,7 @@ impl Engine {
     /// Whether what a job holds already is what makes it too much.
     fn exceeds_with_held(&self, node: QueueIndex, shape: ShapeId, id: &JobId) -> bool {
         let holds = |at, dim| self.held_by_resized_job(id.as_str(), at, dim);
-        let grows = self.resized.contains_key(id);
-        grows
-            && admission::explain_unsatisfiable(&self.slots, &self.dims, &self.fleet, node, self.shape(shape), holds)
-                .is_some()
+        let grows = self.jobs.find_resized_job(id.as_str()).is_some();
+        grows && self.queues.explain_unsatisfiable(node, &self.shapes[shape], holds).is_some()
     }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     queue::quota::amounts::{Dim, DimAmounts},
-    time::SubmitTime,
+    time::{EpochSeconds, SubmitTime},
 };
 
 /// A waiting binding's identity: its UID, or anything else that is unique and does not change.
@@ -116,8 +116,8 @@ impl OrderPolicy {
 pub(crate) struct JobKey {
     /// Zero where the policy does not look at it.
     pub(crate) priority: Reverse<i32>,
-    /// Seconds since 1970, or [`JobKey::NO_DEADLINE`].
-    pub(crate) deadline: i64,
+    /// Or [`JobKey::NO_DEADLINE`].
+    pub(crate) deadline: EpochSeconds,
     /// When it came.
     pub(crate) created: SubmitTime,
     pub(crate) id: JobId,
@@ -125,7 +125,7 @@ pub(crate) struct JobKey {
 
 impl JobKey {
     /// After every deadline, or not looked at.
-    pub(crate) const NO_DEADLINE: i64 = i64::MAX;
+    pub(crate) const NO_DEADLINE: EpochSeconds = EpochSeconds::MAX;
 
     /// Whether it is the place of another job than this one, and before it.
     pub(crate) fn is_before_job_of(&self, other: &Self) -> bool {
@@ -176,7 +176,7 @@ mod tests {
     fn priority_then_deadline_then_age_then_uid() {
         let key = |priority, deadline: Option<i64>, created: i64, id: &str| JobKey {
             priority: Reverse(priority),
-            deadline: deadline.unwrap_or(JobKey::NO_DEADLINE),
+            deadline: deadline.map_or(JobKey::NO_DEADLINE, EpochSeconds::new),
             created: created.into(),
             id: id.into(),
         };

@@ -13,16 +13,12 @@ use std::{
 
 use crate::{
     queue::{
-        pending::job_order::JobKey,
+        pending::{job_order::JobKey, shape_table::ShapeId},
         quota::{amounts::Dim, slot::QueueIndex},
         spec::Dequeue,
     },
-    time::SubmitTime,
+    time::{EpochSeconds, SubmitTime},
 };
-
-/// A place in the engine's table of shapes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ShapeId(pub(crate) u32);
 
 /// What an inadmissible shape lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +133,7 @@ impl PendingLine {
             }
             let alike = same.last().is_some_and(|last| last.priority == first.priority);
             let lower = first.priority.0.checked_sub(1).filter(|_| !alike);
-            next = lower.and_then(|lower| same.range(from(std::cmp::Reverse(lower), i64::MIN)..).next());
+            next = lower.and_then(|lower| same.range(from(std::cmp::Reverse(lower), EpochSeconds::MIN)..).next());
         }
         firsts
     }
@@ -366,7 +362,7 @@ mod tests {
             line.insert(key(priority, created, id), ShapeId(0), &[]);
         }
         for (deadline, id) in [(90, "f"), (80, "g")] {
-            line.insert(JobKey { deadline, ..key(0, 9, id) }, ShapeId(0), &[]);
+            line.insert(JobKey { deadline: EpochSeconds::new(deadline), ..key(0, 9, id) }, ShapeId(0), &[]);
         }
         line.insert(key(99, 0, "other"), ShapeId(1), &[]);
         let firsts: Vec<&str> = line.list_possible_first_jobs(ShapeId(0)).iter().map(|key| key.id.as_str()).collect();

@@ -6,4 +6,8 @@
 
 pub(crate) mod job_order;
 pub(crate) mod line;
+pub(crate) mod order_rules;
+pub(crate) mod pending_queues;
 pub(crate) mod queue_order;
+pub(crate) mod shape_table;
+pub(crate) mod short_of_quota;

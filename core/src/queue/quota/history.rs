@@ -5,6 +5,8 @@
 //! `usageHalfLifeTime` of admission fair sharing, KEP-4136). Means are brought up to date at full [`TICK`]s of the
 //! clock, all at once, so that who goes first depends on what happened when, and not on how often anybody asked.
 
+use crate::time::EpochSeconds;
+
 /// Seconds between two updates of the means.
 pub(crate) const TICK: i64 = 10;
 /// Seconds after which what was used counts half, unless somebody says otherwise: Slurm's default, a week.
@@ -42,8 +44,8 @@ impl Decay {
     }
 
     /// The part of the past that still counts after the ticks up to `now`; `None` if there was none.
-    pub(crate) fn advance_to(&mut self, now: i64) -> Option<KeptFraction> {
-        let tick = now.div_euclid(TICK);
+    pub(crate) fn advance_to(&mut self, now: EpochSeconds) -> Option<KeptFraction> {
+        let tick = now.as_seconds().div_euclid(TICK);
         let ticks = tick.saturating_sub(*self.tick.get_or_insert(tick));
         if ticks <= 0 {
             return None;
@@ -98,18 +100,20 @@ mod tests {
     #[test]
     fn a_mean_moves_at_full_ticks_alone_and_by_the_time_that_passed() {
         let mut often = Decay::new(60);
-        assert_eq!(often.advance_to(1_000_003), None, "there is no past yet");
-        assert_eq!(often.advance_to(1_000_009), None);
+        assert_eq!(often.advance_to(1_000_003.into()), None, "there is no past yet");
+        assert_eq!(often.advance_to(1_000_009.into()), None);
         let mut seldom = often;
-        let of = |decay: &mut Decay, now| decay.advance_to(now).map_or(1 << 40, |kept| kept.age_mean(1 << 40, 0));
+        let of = |decay: &mut Decay, now| {
+            decay.advance_to(EpochSeconds::new(now)).map_or(1 << 40, |kept| kept.age_mean(1 << 40, 0))
+        };
         let (mut mean, mut now) = (1 << 40, 1_000_009);
         while now < 1_000_060 {
             now += 7;
-            mean = often.advance_to(now).map_or(mean, |kept| kept.age_mean(mean, 0));
+            mean = often.advance_to(EpochSeconds::new(now)).map_or(mean, |kept| kept.age_mean(mean, 0));
         }
         let at_once = of(&mut seldom, now);
         assert!((mean - at_once).abs() < 1 << 12, "{mean} {at_once}");
         assert_eq!(at_once, 1 << 39);
-        assert_eq!(seldom.advance_to(now - 30), None, "time does not go back");
+        assert_eq!(seldom.advance_to(EpochSeconds::new(now - 30)), None, "time does not go back");
     }
 }

@@ -10,9 +10,11 @@
 pub(crate) mod admission;
 pub(crate) mod amounts;
 pub(crate) mod entitlement;
+pub(crate) mod expected_ends;
 pub mod faults;
 pub mod history;
 pub mod ledger;
+pub(crate) mod queue_table;
 pub(crate) mod running;
 pub(crate) mod slot;
 pub(crate) mod tenant_share;

@@ -5,14 +5,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::queue::{
-    pending::line::ShapeId,
-    quota::slot::QueueIndex,
-    reservation::{ReservationCause, ReservationId, ReservationRank},
+use crate::{
+    queue::{
+        pending::shape_table::ShapeId,
+        quota::slot::QueueIndex,
+        reservation::{ReservationCause, ReservationId, ReservationRank},
+    },
+    time::EpochSeconds,
 };
 
-/// A blocked job, and when it has waited long enough, in seconds since 1970.
-pub(crate) type BlockedFirst = (i64, ReservationRank);
+/// A blocked job, and when it has waited long enough.
+pub(crate) type BlockedFirst = (EpochSeconds, ReservationRank);
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Blocked {
@@ -35,7 +38,7 @@ impl Blocked {
         id: ReservationId,
         shape: ShapeId,
         firsts: Vec<BlockedFirst>,
-        now: i64,
+        now: EpochSeconds,
     ) -> bool {
         if self.inadmissible.get(&(id.queue, shape)).is_some_and(|(known, had)| (*known, had) == (id, &firsts)) {
             return false;
@@ -62,7 +65,7 @@ impl Blocked {
     }
 
     /// Those who have waited long enough by now are due; when the next will have.
-    pub(crate) fn promote_due_blocked(&mut self, id: ReservationId, now: i64) -> Option<i64> {
+    pub(crate) fn promote_due_blocked(&mut self, id: ReservationId, now: EpochSeconds) -> Option<EpochSeconds> {
         while let Some((first, shape)) = self.young.get(&id).and_then(BTreeSet::first).cloned() {
             if first.0 > now {
                 return Some(first.0);

@@ -25,12 +25,14 @@
 //! *What it costs.* At most one reserving job's demand for each ceiling and resource stands idle. A job that lacks
 //! capacity reserves clusters and resources in the same way. As long as the fleet has as much idle as it asks for,
 //! that is nobody's share, and its clusters are kept from everybody for a hold window
-//! (`engine/reservations/hold_window.rs`). Otherwise, while it is not within, its own queue waits for it everywhere
+//! ([`cluster_hold`]). Otherwise, while it is not within, its own queue waits for it everywhere
 //! and no cluster is kept. Reservations follow from who waits, for how long, and what queues hold, and from nothing
 //! else: a restart makes the same ones.
 
 pub(crate) mod blocked;
+pub(crate) mod cluster_hold;
 mod rank;
+mod shortages;
 
 use std::{
     cell::Cell,
@@ -38,17 +40,17 @@ use std::{
     ops::Bound,
 };
 
-use crate::queue::{
-    capacity::ReservedClusters,
-    pending::{
-        job_order::JobId,
-        line::{Inadmissible, ShapeId},
+use crate::{
+    queue::{
+        capacity::ReservedClusters,
+        pending::{job_order::JobId, line::Inadmissible, shape_table::ShapeId},
+        quota::{
+            amounts::{Dim, Sparse},
+            slot::QueueIndex,
+        },
+        reservation::{blocked::Blocked, cluster_hold::ClusterHold},
     },
-    quota::{
-        amounts::{Dim, Sparse},
-        slot::QueueIndex,
-    },
-    reservation::blocked::{Blocked, BlockedFirst},
+    time::EpochSeconds,
 };
 
 pub(crate) use rank::ReservationRank;
@@ -112,8 +114,7 @@ pub(crate) struct Reservation {
     /// What there is too little of.
     pub(crate) scarce: Box<[Dim]>,
     pub(crate) kept: Option<ReservedClusters>,
-    /// Seconds since 1970.
-    pub(crate) since: i64,
+    pub(crate) since: EpochSeconds,
     /// Shapes that it blocks.
     pub(crate) bound: BTreeSet<(QueueIndex, ShapeId)>,
     /// Those blocked by what a queue above them and the reserving job may have.
@@ -127,9 +128,9 @@ pub(crate) struct Reservation {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shadow {
     /// The states of the ledger_version and of the reservations, and the time, for which it is so.
-    pub(crate) of: (u64, u64, i64),
+    pub(crate) of: (u64, u64, EpochSeconds),
     /// `None` if that is not known.
-    pub(crate) start: Option<i64>,
+    pub(crate) start: Option<EpochSeconds>,
 }
 
 impl Reservation {
@@ -176,7 +177,7 @@ impl Reservation {
 }
 
 /// All reservations, and who would be next.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Reservations {
     all: BTreeMap<ReservationId, Reservation>,
     /// For each node, those that reach it, by cause; the first of them counts.
@@ -195,15 +196,57 @@ pub(crate) struct Reservations {
     /// Queues that hold more or less than before.
     moved: BTreeSet<QueueIndex>,
     /// To be looked at again at a time.
-    due: BTreeSet<(i64, ReservationId)>,
+    due: BTreeSet<(EpochSeconds, ReservationId)>,
     /// There are others than when this was last asked.
     pub(crate) changed: bool,
+    /// Seconds that a job is blocked before it gets a reservation; `None`: nobody gets one.
+    pub(crate) after: Option<i64>,
+    /// The job that others are evicted for.
+    pub(crate) preemptor: Option<JobId>,
+    /// Of those who wait and clusters were kept for.
+    pub(crate) holds: BTreeMap<JobId, ClusterHold>,
+}
+
+impl Default for Reservations {
+    fn default() -> Self {
+        Self {
+            all: BTreeMap::new(),
+            fronts: BTreeMap::new(),
+            of: BTreeMap::new(),
+            blocking: BTreeMap::new(),
+            blocked: Blocked::default(),
+            timed: BTreeSet::new(),
+            version: 0,
+            dirty: BTreeSet::new(),
+            doubted: BTreeSet::new(),
+            moved: BTreeSet::new(),
+            due: BTreeSet::new(),
+            changed: false,
+            after: Some(RESERVATION_AFTER),
+            preemptor: None,
+            holds: BTreeMap::new(),
+        }
+    }
 }
 
 /// The reservations there are.
 impl Reservations {
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
+    }
+
+    /// Takes all reservations, and forgets who would be next. What was set stays, and for whom clusters were held how
+    /// long.
+    pub(crate) fn take_all(&mut self) -> Self {
+        let anew = Self {
+            version: self.version + 1,
+            changed: self.changed || !self.is_empty(),
+            after: self.after,
+            preemptor: self.preemptor.clone(),
+            holds: std::mem::take(&mut self.holds),
+            ..Self::default()
+        };
+        std::mem::replace(self, anew)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&ReservationId, &Reservation)> {
@@ -392,104 +435,5 @@ impl Reservations {
             front.iter().map(|(_, queue)| ReservationId { cause, queue: *queue }).collect::<Vec<_>>()
         };
         self.list_reservations_by_cause_at(node).flat_map(of).collect()
-    }
-}
-
-/// The jobs that would get one.
-impl Reservations {
-    /// A shortage blocks a shape; these jobs of it may be the next to get a reservation.
-    pub(crate) fn add_blocked(&mut self, id: ReservationId, shape: ShapeId, firsts: Vec<BlockedFirst>, now: i64) {
-        let young = firsts.iter().map(|(ripe, _)| *ripe).filter(|ripe| *ripe > now).min();
-        if self.blocked.add_inadmissible(id, shape, firsts, now) {
-            self.dirty.insert(id);
-            self.due.extend(young.map(|ripe| (ripe, id)));
-        }
-    }
-
-    /// It does not any more.
-    pub(crate) fn remove_from_shortage(&mut self, node: QueueIndex, shape: ShapeId) {
-        self.blocked.remove_inadmissible(node, shape);
-    }
-
-    pub(crate) fn is_blocked_by(&self, id: ReservationId, shape: ShapeId) -> bool {
-        self.blocked.is_blocked_by(id, shape)
-    }
-
-    /// The jobs that a shortage blocks and that have waited long enough, the first in rank first.
-    pub(crate) fn list_due_blocked(&self, id: ReservationId) -> impl Iterator<Item = &(ReservationRank, ShapeId)> {
-        self.blocked.list_due_blocked(id)
-    }
-
-    /// Those who have waited long enough by now are due; the others will be looked at when they have.
-    pub(crate) fn promote_due_blocked(&mut self, id: ReservationId, now: i64) {
-        if let Some(next) = self.blocked.promote_due_blocked(id, now) {
-            self.due.insert((next, id));
-        }
-    }
-
-    /// Queues in which a job lacks capacity.
-    pub(crate) fn list_capacity_shortages(&self) -> BTreeSet<ReservationId> {
-        self.blocked.list_capacity_shortages()
-    }
-
-    /// Every shortage that blocks a job of a queue.
-    pub(crate) fn list_shortages_of_queue(&self, node: QueueIndex) -> Vec<ReservationId> {
-        self.blocked.list_blocking_shortages().into_iter().filter(|id| id.queue == node).collect()
-    }
-
-    /// Ceilings are others than they were: everything is to be looked at again.
-    pub(crate) fn mark_all_dirty(&mut self) {
-        self.dirty.extend(self.blocked.list_blocking_shortages());
-        self.dirty.extend(self.all.keys());
-    }
-
-    /// What was put off is looked at now.
-    pub(crate) fn mark_doubted_dirty(&mut self) {
-        self.dirty.append(&mut self.doubted);
-    }
-
-    /// Queues hold more or less than before.
-    pub(crate) fn note_usage_change(&mut self, path: &[QueueIndex]) {
-        if !self.blocked.is_empty() || !self.all.is_empty() {
-            self.moved.extend(path);
-        }
-    }
-
-    pub(crate) fn take_usage_changes(&mut self) -> BTreeSet<QueueIndex> {
-        std::mem::take(&mut self.moved)
-    }
-
-    /// To be looked at again then.
-    pub(crate) fn schedule_update(&mut self, at: i64, id: ReservationId) {
-        self.due.insert((at, id));
-    }
-
-    /// What is to be looked at now.
-    pub(crate) fn take_dirty(&mut self, now: i64) -> BTreeSet<ReservationId> {
-        while let Some((at, id)) = self.due.first().copied() {
-            if at > now {
-                break;
-            }
-            self.due.pop_first();
-            self.dirty.insert(id);
-        }
-        std::mem::take(&mut self.dirty)
-    }
-
-    /// Nobody gets a reservation: nothing is to be looked at again until all is worked out anew.
-    pub(crate) fn forget_updates(&mut self) {
-        self.due.clear();
-        self.dirty.clear();
-        self.doubted.clear();
-    }
-
-    #[cfg(test)]
-    pub(crate) fn count_updates(&self) -> usize {
-        self.due.len() + self.dirty.len() + self.doubted.len()
-    }
-
-    /// When something is to be looked at again.
-    pub(crate) fn next_due(&self) -> Option<i64> {
-        self.due.first().map(|(at, _)| *at)
     }
 }

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 
 use crate::{
     queue::pending::job_order::{JobId, JobKey},
-    time::SubmitTime,
+    time::{EpochSeconds, SubmitTime},
 };
 
 /// A job's place among all that are blocked; the smallest is served first.
@@ -15,14 +15,14 @@ use crate::{
 pub(crate) struct ReservationRank {
     pub(crate) queue_priority: Reverse<i32>,
     pub(crate) priority: Reverse<i32>,
-    /// By when it should have started, in seconds since 1970: its deadline, at the latest [`ReservationRank::AHEAD`]
+    /// By when it should have started: its deadline, at the latest [`ReservationRank::AHEAD`]
     /// after it came.
-    pub(crate) by: i64,
+    pub(crate) by: EpochSeconds,
     /// When it came.
     pub(crate) created: SubmitTime,
     pub(crate) id: JobId,
     /// Its deadline, or [`JobKey::NO_DEADLINE`]. No two jobs have the same identity, so it decides nothing here.
-    pub(crate) deadline: i64,
+    pub(crate) deadline: EpochSeconds,
 }
 
 impl ReservationRank {
@@ -36,7 +36,7 @@ impl ReservationRank {
         Self {
             queue_priority: Reverse(queue_priority),
             priority: key.priority,
-            by: key.deadline.min(key.created.as_second().saturating_add(Self::AHEAD)),
+            by: key.deadline.min(key.created.as_time().saturating_add(Self::AHEAD)),
             created: key.created,
             id: key.id.clone(),
             deadline: key.deadline,
@@ -44,8 +44,8 @@ impl ReservationRank {
     }
 
     /// When it has waited long enough: at its deadline already, if that is sooner.
-    pub(crate) fn due_at(&self, wait: i64) -> i64 {
-        let created = self.created.as_second();
+    pub(crate) fn due_at(&self, wait: i64) -> EpochSeconds {
+        let created = self.created.as_time();
         created.saturating_add(wait).min(self.deadline).max(created)
     }
 

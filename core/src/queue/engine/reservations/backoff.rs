@@ -5,26 +5,28 @@
 //! it can be placed nowhere, and then it gave up its quota so that others have it. Jobs of its own priority, older or
 //! younger, do not wait for it. Nobody waits for a job that was evicted: that one waits for its preemptor itself.
 
-use crate::queue::{
-    capacity::ClusterCapacity,
-    engine::{
-        Engine, Job, JobRank, QueueingState,
-        reservations::{MOST_CONSIDERED_JOBS, ReservationCause, ReservationId, ReservationRank},
+use crate::{
+    queue::{
+        capacity::ClusterCapacity,
+        engine::{
+            Engine, Job, JobRank, QueueingState,
+            reservations::{MOST_CONSIDERED_JOBS, ReservationCause, ReservationId, ReservationRank},
+        },
+        pending::shape_table::ShapeId,
+        quota::slot::QueueIndex,
     },
-    pending::line::ShapeId,
-    quota::slot::QueueIndex,
+    time::EpochSeconds,
 };
 
 impl Engine {
     /// A job backs off since then, in seconds since 1970, and will be enqueued again.
     pub fn back_off_job(&mut self, job: Job, since: i64) {
-        let rank = JobRank { priority: job.priority, deadline: job.deadline };
+        let rank = JobRank::of_job(&job);
         let node = self.intern_queue(&job.queue);
         let key = self.job_key(node, job.id.clone(), job.created, rank);
         self.remove_job(job.id.as_str());
-        let shape = self.intern_shape(job.ask);
-        self.jobs.insert(job.id.clone(), QueueingState::BackingOff { node, key, shape, rank, since });
-        self.backing_off.entry(node).or_default().insert(job.id);
+        let shape = self.shapes.intern_shape(job.ask, &mut self.queues.dims);
+        self.jobs.insert(job.id, QueueingState::BackingOff { node, key, shape, rank, since: EpochSeconds::new(since) });
         // Before anybody is looked at.
         self.reservations.schedule_update(self.now, ReservationId { cause: ReservationCause::Backoff, queue: node });
     }
@@ -32,14 +34,8 @@ impl Engine {
     /// It is not any more.
     pub(crate) fn end_backoff(&mut self, id: &str, node: QueueIndex, shape: ShapeId) {
         self.remove_reservation_of_job(id);
-        if let Some(aside) = self.backing_off.get_mut(&node) {
-            aside.remove(id);
-            if aside.is_empty() {
-                self.backing_off.remove(&node);
-            }
-        }
         self.reservations.schedule_update(self.now, ReservationId { cause: ReservationCause::Backoff, queue: node });
-        self.drop_shape_user(shape);
+        self.shapes.drop_user(shape);
     }
 
     /// The first in rank of those of a queue that are aside, while others have to wait for it.
@@ -49,19 +45,16 @@ impl Engine {
         reservation_after: i64,
         room: &mut impl ClusterCapacity,
     ) -> bool {
-        let all = self.backing_off.get(&id.queue).into_iter().flatten().filter_map(|job| match self.jobs.get(job) {
-            Some(QueueingState::BackingOff { key, shape, since, .. }) => {
-                Some((self.reservation_rank(id.queue, key), *shape, *since, since.saturating_add(reservation_after)))
-            }
-            _ => None,
+        let all = self.jobs.list_backing_off(id.queue).map(|(key, shape, since)| {
+            (self.reservation_rank(id.queue, key), shape, since, since.saturating_add(reservation_after))
         });
-        let now = |(rank, shape, _, until): &(ReservationRank, ShapeId, i64, i64)| {
+        let now = |(rank, shape, _, until): &(ReservationRank, ShapeId, EpochSeconds, EpochSeconds)| {
             let may = self.could_ever_start(id.queue, *shape, rank.id.as_str());
-            *until > self.now && may && self.slots[id.queue.index()].problem.is_none()
+            *until > self.now && may && self.queues[id.queue].problem.is_none()
         };
         let mut ranked: Vec<_> = all.filter(now).collect();
         ranked.sort();
-        let fits = |(rank, shape, ..): &(ReservationRank, ShapeId, i64, i64)| {
+        let fits = |(rank, shape, ..): &(ReservationRank, ShapeId, EpochSeconds, EpochSeconds)| {
             self.find_never(*shape, &rank.id, room).is_none()
         };
         let first = ranked.into_iter().take(MOST_CONSIDERED_JOBS).find(fits);
@@ -70,7 +63,7 @@ impl Engine {
         if self.reservations.get(id).is_some_and(|reservation| reservation.rank == rank && reservation.shape == shape) {
             return self.recompute_reach(id);
         }
-        let scarce: Vec<_> = self.shape(shape).sparse.iter().map(|(dim, _)| *dim).collect();
+        let scarce: Vec<_> = self.shapes[shape].sparse.iter().map(|(dim, _)| *dim).collect();
         let requeued = self.remove_reservation(id);
         let reservation = self.draft_reservation(rank, id.queue, shape, since, QueueIndex::ROOT, &scarce);
         self.add_reservation(id, reservation) | requeued
@@ -78,7 +71,8 @@ impl Engine {
 
     /// All reservations are worked out anew.
     pub(crate) fn mark_backoff_reservations_dirty(&mut self) {
-        let all = self.backing_off.keys().map(|node| ReservationId { cause: ReservationCause::Backoff, queue: *node });
+        let queues = self.jobs.list_queues_backing_off();
+        let all = queues.map(|queue| ReservationId { cause: ReservationCause::Backoff, queue });
         self.reservations.dirty.extend(all);
     }
 }

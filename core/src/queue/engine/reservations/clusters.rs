@@ -16,10 +16,11 @@ use crate::{
                 ReservationRank,
             },
         },
-        pending::line::ShapeId,
+        pending::shape_table::ShapeId,
         quota::{amounts::Dim, slot::QueueIndex},
     },
     resources::ResourceName,
+    time::EpochSeconds,
 };
 
 impl Engine {
@@ -57,7 +58,7 @@ impl Engine {
     pub(crate) fn recheck_clusters_of_copies(&mut self) {
         for id in self.reservations.list_cluster_reservations() {
             let shape = self.reservations.get(id).map(|reservation| reservation.shape);
-            if shape.is_some_and(|shape| self.shape(shape).ask.copies > 1) {
+            if shape.is_some_and(|shape| self.shapes[shape].ask.copies > 1) {
                 self.reservations.dirty.insert(id);
             }
         }
@@ -77,10 +78,10 @@ impl Engine {
             // The same one keeps the same clusters for a while: a drain that moves never ends.
             let had =
                 self.reservations.held_by(rank.id.as_str()).and_then(|id| self.reservations.get(id)?.kept.clone());
-            let asks = |name: &ResourceName| !self.shape(shape).minimum.get(name.as_str()).is_zero();
+            let asks = |name: &ResourceName| !self.shapes[shape].minimum.get(name.as_str()).is_zero();
             let behind =
                 wanted.iter().flat_map(|reservation| &reservation.kept).any(|kept| kept.resources.iter().any(asks));
-            let all: Vec<Dim> = self.shape(shape).sparse.iter().map(|(dim, _)| *dim).collect();
+            let all: Vec<Dim> = self.shapes[shape].sparse.iter().map(|(dim, _)| *dim).collect();
             let draft = self.draft_reservation(rank.clone(), node, shape, since, QueueIndex::ROOT, &all);
             let draft = Reservation { kept: Some(ReservedClusters::default()), ..draft };
             let likely = self.compute_reach(&draft) + 1 == draft.nodes.len();
@@ -93,9 +94,9 @@ impl Engine {
                 continue;
             }
             looks += usize::from(had.is_none());
-            let ask = std::sync::Arc::clone(&self.shape(shape).ask);
+            let ask = std::sync::Arc::clone(&self.shapes[shape].ask);
             let Some(kept) = self.choose_held_clusters(&rank.id, node, &ask, had, room) else { continue };
-            let scarce: Vec<Dim> = kept.resources.iter().filter_map(|name| self.dims.find_dim(name)).collect();
+            let scarce: Vec<Dim> = kept.resources.iter().filter_map(|name| self.queues.dims.find_dim(name)).collect();
             // Its quota is there now, and has to be when there is capacity.
             let reservation = self.draft_reservation(rank, node, shape, since, QueueIndex::ROOT, &scarce);
             let reservation = Reservation { kept: Some(kept), scarce: scarce.into(), ..reservation };
@@ -120,9 +121,11 @@ impl Engine {
     }
 
     /// The first of each queue that lack capacity for long enough, in rank; the preemptor before all.
-    pub(crate) fn list_first_jobs_short_of_capacity(&mut self) -> Vec<(ReservationRank, QueueIndex, ShapeId, i64)> {
+    pub(crate) fn list_first_jobs_short_of_capacity(
+        &mut self,
+    ) -> Vec<(ReservationRank, QueueIndex, ShapeId, EpochSeconds)> {
         let mut firsts = Vec::new();
-        let open = |id: &ReservationId| self.slots[id.queue.index()].problem.is_none();
+        let open = |id: &ReservationId| self.queues[id.queue].problem.is_none();
         for id in self.reservations.list_capacity_shortages().into_iter().filter(open).collect::<Vec<_>>() {
             self.reservations.promote_due_blocked(id, self.now);
             let mut due: Vec<_> = self.list_due_blocked(id).collect();

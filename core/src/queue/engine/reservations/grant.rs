@@ -6,28 +6,28 @@
 //! that is short, as far as shares allow. Each change requeues the jobs that a removed or shortened reservation
 //! blocked.
 
-use crate::queue::{
-    capacity::ClusterCapacity,
-    engine::{
-        Engine, MOST_RESERVATION_ROUNDS,
-        reservations::{MOST_CONSIDERED_JOBS, Reservation, ReservationCause, ReservationId, ReservationRank},
+use crate::{
+    queue::{
+        capacity::ClusterCapacity,
+        engine::{
+            Engine, MOST_RESERVATION_ROUNDS,
+            reservations::{MOST_CONSIDERED_JOBS, Reservation, ReservationCause, ReservationId, ReservationRank},
+        },
+        pending::{job_order::JobId, line::Inadmissible, shape_table::ShapeId},
+        quota::{
+            admission,
+            amounts::{Dim, Sparse},
+            slot::{QueueIndex, Slot},
+        },
     },
-    pending::{
-        job_order::JobId,
-        line::{Inadmissible, ShapeId},
-    },
-    quota::{
-        admission,
-        amounts::{Dim, Sparse},
-        slot::{QueueIndex, Slot},
-    },
+    time::EpochSeconds,
 };
 
 impl Engine {
     /// Works out again every shortage that changed or has lasted long enough; true if a job was requeued.
     pub(crate) fn update_reservations(&mut self, room: &mut impl ClusterCapacity) -> bool {
         let moved = self.reservations.take_usage_changes();
-        let Some(fleet_wait) = self.reservation_after else {
+        let Some(fleet_wait) = self.reservations.after else {
             self.reservations.forget_updates();
             return false;
         };
@@ -87,8 +87,7 @@ impl Engine {
             return requeued;
         }
         let here = ReservationId { cause: ReservationCause::Capacity(0), queue: node };
-        if self.reservations.list_capacity_shortages().contains(&here) || !self.slots[node.index()].children.is_empty()
-        {
+        if self.reservations.list_capacity_shortages().contains(&here) || !self.queues[node].children.is_empty() {
             let first = self.reservations.list_capacity_shortages().pop_first();
             self.reservations.dirty.extend(first);
         }
@@ -120,10 +119,10 @@ impl Engine {
 
     /// A job that has a reservation is blocked by those before it alone, on each card model.
     fn requeue_other_entries(&mut self, entry: &JobId) -> bool {
-        let entries = self.list_entries(entry.job_name()).into_iter().filter(|other| other != entry);
+        let entries = self.jobs.list_entries(entry.job_name()).into_iter().filter(|other| other != entry);
         let shapes: Vec<_> = entries.filter_map(|other| self.pending_job(other.as_str())).collect();
         shapes.into_iter().fold(false, |requeued, (_, node, shape)| {
-            let cause = self.lines[node.index()].inadmissible_cause(shape);
+            let cause = self.pending[node].inadmissible_cause(shape);
             let is_blocked = matches!(cause, Some(Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_)));
             if is_blocked {
                 self.requeue_when_free(node, shape);
@@ -143,7 +142,7 @@ impl Engine {
         let mut doubtful = false;
         // Who has enough is yet to be looked at: if others take it first, this is looked at again.
         let mut is_short = |(_, shape): &(ReservationRank, ShapeId)| {
-            let short = !self.has_enough_quota(id.queue, *shape);
+            let short = !self.pending.has_enough_quota(&self.queues, id.queue, *shape);
             doubtful |= !short;
             short
         };
@@ -193,7 +192,7 @@ impl Engine {
 
     /// A reserving job started: the next one gets its reservation before any other job is considered.
     pub(crate) fn reserve_for_next_blocked(&mut self, held: ReservationId, room: &mut impl ClusterCapacity) {
-        if matches!(held.cause, ReservationCause::Quota(..)) && self.reservation_after.is_some() {
+        if matches!(held.cause, ReservationCause::Quota(..)) && self.reservations.after.is_some() {
             self.update_quota_reservation(held, room);
         }
     }
@@ -201,9 +200,9 @@ impl Engine {
     /// The jobs that a shortage blocks for long enough, the first in rank first: of a fifo queue only the head,
     /// for nobody else can start there.
     pub(crate) fn list_due_blocked(&self, id: ReservationId) -> impl Iterator<Item = (ReservationRank, ShapeId)> {
-        let fifo = self.slots[id.queue.index()].is_fifo();
+        let fifo = self.queues[id.queue].is_fifo();
         // The way to the head may lead past many that can never start.
-        let front = fifo.then(|| self.lines[id.queue.index()].list_head_entries());
+        let front = fifo.then(|| self.pending[id.queue].list_head_entries());
         let front = front.into_iter().flatten().map(move |(key, shape)| (self.reservation_rank(id.queue, key), shape));
         let due = move |(rank, shape): &(ReservationRank, ShapeId)| {
             let due_at = self.reservation_due_at(id.queue, *shape, rank);
@@ -213,29 +212,33 @@ impl Engine {
     }
 
     /// When a blocked job has waited long enough by its queue's word, else by the fleet's; `None`: never.
-    pub(crate) fn reservation_due_at(&self, node: QueueIndex, shape: ShapeId, rank: &ReservationRank) -> Option<i64> {
-        let fleet = self.reservation_after?;
-        let says = |at: &QueueIndex| self.slots[at.index()].spec.as_ref()?.reservation_wait;
-        let wait = match self.slots[node.index()].path.iter().find_map(says) {
-            Some(said) => said.of_run(fleet, self.shape(shape).ask.run_for)?,
+    pub(crate) fn reservation_due_at(
+        &self,
+        node: QueueIndex,
+        shape: ShapeId,
+        rank: &ReservationRank,
+    ) -> Option<EpochSeconds> {
+        let fleet = self.reservations.after?;
+        let wait = match self.queues.find_setting(node, |spec| spec.reservation_wait) {
+            Some(said) => said.of_run(fleet, self.shapes[shape].ask.run_for)?,
             None => fleet,
         };
         Some(rank.due_at(wait))
     }
 
     /// When a job has waited long enough; at once if it is the preemptor.
-    pub(crate) fn reserved_since(&self, node: QueueIndex, shape: ShapeId, rank: &ReservationRank) -> i64 {
+    pub(crate) fn reserved_since(&self, node: QueueIndex, shape: ShapeId, rank: &ReservationRank) -> EpochSeconds {
         let due = self.reservation_due_at(node, shape, rank).filter(|_| !self.is_preemptor(&rank.id));
-        due.unwrap_or_else(|| rank.created.as_second())
+        due.unwrap_or_else(|| rank.created.as_time())
     }
 
     pub(crate) fn find_pending_preemptor(&self) -> Option<(ReservationRank, QueueIndex, ShapeId)> {
-        self.preemptor.as_ref().and_then(|id| self.pending_job(self.find_best_entry(id.as_str()).as_str()))
+        self.reservations.preemptor.as_ref().and_then(|id| self.pending_job(self.find_best_entry(id.as_str()).as_str()))
     }
 
     /// Whether others are evicted for this entry.
     pub(crate) fn is_preemptor(&self, entry: &JobId) -> bool {
-        let job = self.preemptor.as_ref().filter(|job| job.is_of_same_job(entry));
+        let job = self.reservations.preemptor.as_ref().filter(|job| job.is_of_same_job(entry));
         job.is_some_and(|job| self.find_best_entry(job.as_str()) == *entry)
     }
 
@@ -250,15 +253,13 @@ impl Engine {
         rank: ReservationRank,
         node: QueueIndex,
         shape: ShapeId,
-        since: i64,
+        since: EpochSeconds,
         up_to: QueueIndex,
         scarce: &[Dim],
     ) -> Reservation {
-        let path = &self.slots[node.index()].path;
-        let asked: Sparse = self.shape(shape).demand().copied().collect();
-        let is_short = |at: &QueueIndex, of: &(Dim, i128)| {
-            admission::find_first_short_quota(&self.slots, &[*at], &[*of]).is_some()
-        };
+        let path = &self.queues[node].path;
+        let asked: Sparse = self.shapes[shape].demand().copied().collect();
+        let is_short = |at: &QueueIndex, of: &(Dim, i128)| self.queues.find_first_short_quota(&[*at], &[*of]).is_some();
         let high = path.iter().rposition(|at| *at == up_to || asked.iter().any(|of| is_short(at, of))).unwrap_or(0);
         let short = asked.iter().filter(|of| scarce.contains(&of.0) || path[..=high].iter().any(|at| is_short(at, of)));
         let scarce = short.map(|(dim, _)| *dim).filter(|dim| !dim.is_count()).collect();
@@ -287,12 +288,12 @@ impl Engine {
     /// whose queue starts nothing, would be for ever.
     pub(crate) fn could_ever_start(&self, node: QueueIndex, shape: ShapeId, id: &str) -> bool {
         let empty = |at: &QueueIndex, dim| {
-            let slot = &self.slots[at.index()];
+            let slot = &self.queues[*at];
             admission::free_quota(slot, dim)
                 .map(|room| room + slot.used.get(dim) - self.held_by_resized_job(id, *at, dim))
         };
-        let Slot { path, problem, .. } = &self.slots[node.index()];
-        let mut asked = self.shape(shape).sparse.iter();
+        let Slot { path, problem, .. } = &self.queues[node];
+        let mut asked = self.shapes[shape].sparse.iter();
         problem.is_none()
             && asked.all(|(dim, asked)| path.iter().all(|at| empty(at, *dim).is_none_or(|ceiling| *asked <= ceiling)))
     }
@@ -302,7 +303,7 @@ impl Engine {
         let Some(reservation) = self.reservations.remove(id) else { return false };
         self.reservations.dirty.insert(id);
         let job = reservation.rank.id.job();
-        if self.choices.contains_key(&job) {
+        if self.jobs.has_choice(job.as_str()) {
             // It may get another one on another card model.
             self.reservations.dirty.extend(self.list_shortages_of(&job));
         }
@@ -329,22 +330,19 @@ impl Engine {
         if self.reservations.iter().any(|(_, reservation)| reservation.kept.is_some()) {
             self.requeue_after_capacity_change();
         }
-        let reservations = std::mem::take(&mut self.reservations);
-        self.reservations.version = reservations.version + 1;
-        self.reservations.changed = reservations.changed || !reservations.is_empty();
+        let reservations = self.reservations.take_all();
         for (node, shape) in reservations.iter().flat_map(|(_, reservation)| reservation.list_blocked_shapes()) {
             self.requeue_shape(node, shape);
         }
-        if self.reservation_after.is_none() {
+        if self.reservations.after.is_none() {
             return;
         }
         self.mark_backoff_reservations_dirty();
-        let short = self.short_of_quota.iter().filter(|(.., (_, dim))| !dim.is_count());
+        let short = self.pending.list_short_of_quota().filter(|(.., (_, dim))| !dim.is_count());
         let short = short.map(|(node, shape, (at, dim))| (ReservationCause::Quota(at, dim), node, shape));
-        let roomless =
-            self.refusals.values().filter(|refusals| !refusals.is_final()).flat_map(|refusals| &refusals.inadmissible);
-        let all: Vec<(ReservationCause, QueueIndex, ShapeId)> =
-            short.chain(roomless.map(|(node, shape)| (ReservationCause::Capacity(0), *node, *shape))).collect();
+        let roomless = self.refusals.list_short_of_capacity();
+        let roomless = roomless.map(|(node, shape)| (ReservationCause::Capacity(0), node, shape));
+        let all: Vec<(ReservationCause, QueueIndex, ShapeId)> = short.chain(roomless).collect();
         for (cause, node, shape) in all {
             self.register_blocked(ReservationId { cause, queue: node }, shape);
         }
@@ -352,7 +350,7 @@ impl Engine {
 
     /// A job is no longer blocked, or gone.
     pub(crate) fn remove_reservation_of_job(&mut self, id: &str) {
-        self.cluster_holds.remove(id);
+        self.reservations.holds.remove(id);
         if let Some(id) = self.reservations.held_by(id) {
             self.remove_reservation(id);
         }

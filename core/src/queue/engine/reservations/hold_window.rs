@@ -1,53 +1,22 @@
-//! For how long clusters are reserved for one job.
-//!
-//! What runs there may never end, or may not be what the job lacks. So clusters are reserved for a window; then others
-//! where the job could run, each in its turn; then the job rests for as long, while other jobs have theirs. Each round
-//! is twice as long as the one before. So a job that only has to wait for others to end starts once a window is longer
-//! than they run, and one that can not start there keeps clusters from others half of the time at most. A restart
-//! begins anew.
+//! Holds clusters for one job, and others in their turn. The rule is in
+//! [`crate::queue::reservation::cluster_hold`].
 
-use crate::{
-    gang::ClusterName,
-    queue::{
-        capacity::{ClusterCapacity, ReservedClusters},
-        engine::{
-            Engine,
-            reservations::{ReservationCause, ReservationId},
-        },
-        pending::job_order::JobId,
-        quota::{admission::Ask, slot::QueueIndex},
+use crate::queue::{
+    capacity::{ClusterCapacity, ReservedClusters},
+    engine::{
+        Engine,
+        reservations::{ReservationCause, ReservationId},
     },
+    pending::job_order::JobId,
+    quota::{admission::Ask, slot::QueueIndex},
+    reservation::cluster_hold::ClusterHold,
 };
-
-/// The first hold, in seconds.
-const TERM: i64 = 3600;
-/// Terms grow no more after so many.
-const DOUBLINGS: u32 = 8;
-
-/// How a job stands with the clusters that are kept for it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ClusterHold {
-    /// Rounds before this one.
-    rounds: u32,
-    /// None are kept until then.
-    rests: bool,
-    /// Seconds since 1970.
-    until: i64,
-    /// Those that were kept in this round before.
-    vain: Vec<ClusterName>,
-}
-
-impl ClusterHold {
-    fn window_length(&self) -> i64 {
-        TERM << self.rounds.min(DOUBLINGS)
-    }
-}
 
 impl Engine {
     /// Whether no clusters are kept for a job because they were in vain.
     pub(crate) fn is_between_holds(&self, id: &JobId) -> bool {
         let rests = |hold: &ClusterHold| hold.rests && hold.until > self.now;
-        !self.is_preemptor(id) && self.cluster_holds.get(id).is_some_and(rests)
+        !self.is_preemptor(id) && self.reservations.holds.get(id).is_some_and(rests)
     }
 
     /// The clusters that are kept for a job: those that it `had`, while its hold lasts.
@@ -59,7 +28,7 @@ impl Engine {
         had: Option<ReservedClusters>,
         room: &mut impl ClusterCapacity,
     ) -> Option<ReservedClusters> {
-        let hold = self.cluster_holds.get(id).filter(|hold| !hold.rests && !self.is_preemptor(id));
+        let hold = self.reservations.holds.get(id).filter(|hold| !hold.rests && !self.is_preemptor(id));
         let Some(over) = hold.filter(|hold| hold.until <= self.now) else {
             let vain = hold.map_or(&[][..], |hold| &hold.vain);
             return match had {
@@ -83,7 +52,7 @@ impl Engine {
 
     /// Clusters are kept for a job from now on, if they were not before.
     pub(crate) fn begin_hold(&mut self, id: &JobId, node: QueueIndex) {
-        let mut hold = match self.cluster_holds.get(id) {
+        let mut hold = match self.reservations.holds.get(id) {
             Some(hold) if hold.rests => ClusterHold { rounds: hold.rounds + 1, ..ClusterHold::default() },
             Some(_) => return,
             None => ClusterHold::default(),
@@ -95,6 +64,6 @@ impl Engine {
     fn set_hold(&mut self, id: &JobId, node: QueueIndex, hold: ClusterHold) {
         self.reservations
             .schedule_update(hold.until, ReservationId { cause: ReservationCause::Capacity(0), queue: node });
-        self.cluster_holds.insert(id.clone(), hold);
+        self.reservations.holds.insert(id.clone(), hold);
     }
 }

@@ -6,7 +6,7 @@ use crate::queue::{
         Engine, QueueingState,
         reservations::{BlockedFirst, ReservationCause, ReservationId, ReservationRank},
     },
-    pending::line::{Inadmissible, ShapeId},
+    pending::{line::Inadmissible, shape_table::ShapeId},
     quota::slot::QueueIndex,
 };
 
@@ -21,7 +21,7 @@ impl Engine {
         if cause == Inadmissible::Never {
             return self.mark_unsatisfiable(node, shape);
         }
-        self.set_inadmissible(node, shape, cause);
+        self.pending.set_inadmissible(&self.queues, node, shape, cause);
         self.update_unsatisfiable(node, shape, cause);
         if let Some(cause) = cause.reservation_cause() {
             let id = ReservationId { cause, queue: node };
@@ -29,7 +29,7 @@ impl Engine {
             self.register_blocked(id, shape);
             // At once: else, after a restart, all jobs considered later would pass.
             if let (Some(_), ReservationCause::Quota(..), None) =
-                (self.reservation_after, cause, self.reservations.get(id))
+                (self.reservations.after, cause, self.reservations.get(id))
             {
                 let preempts = self.find_pending_preemptor().is_some_and(|(_, at, of)| (at, of) == (node, shape));
                 if preempts || self.rank_reservation_candidates(node, shape).iter().any(|(ripe, _)| *ripe <= self.now) {
@@ -38,29 +38,29 @@ impl Engine {
             }
         }
         self.mark_head_changed(node);
-        self.search.insert(node);
+        self.pending.schedule_search(node);
         self.withdraw_unsatisfiable_heads(node, capacity);
     }
 
     /// A shape fits nowhere: what is kept for it is kept in vain.
     pub(crate) fn mark_unsatisfiable(&mut self, node: QueueIndex, shape: ShapeId) {
-        self.set_inadmissible(node, shape, Inadmissible::Never);
+        self.pending.set_inadmissible(&self.queues, node, shape, Inadmissible::Never);
         self.update_unsatisfiable(node, shape, Inadmissible::Never);
         for id in self.reservations.of_shape(node, shape) {
             self.remove_reservation(id);
         }
         self.mark_head_changed(node);
-        self.search.insert(node);
+        self.pending.schedule_search(node);
     }
 
     /// What blocked a shape may be gone: it is considered when what it asks for itself is free.
     pub(crate) fn requeue_when_free(&mut self, node: QueueIndex, shape: ShapeId) {
-        let cause = self.lines[node.index()].inadmissible_cause(shape);
+        let cause = self.pending[node].inadmissible_cause(shape);
         self.requeue_shape(node, shape);
         let Some(Inadmissible::Reserved(at, dim, _)) = cause else { return };
-        let cause = Inadmissible::Quota(at, dim, self.shape(shape).asked_amount(dim));
-        self.set_inadmissible(node, shape, cause);
-        self.search.insert(node);
+        let cause = Inadmissible::Quota(at, dim, self.shapes[shape].asked_amount(dim));
+        self.pending.set_inadmissible(&self.queues, node, shape, cause);
+        self.pending.schedule_search(node);
         if let Some(cause) = cause.reservation_cause() {
             self.register_blocked(ReservationId { cause, queue: node }, shape);
         }
@@ -86,23 +86,23 @@ impl Engine {
     /// Before an engine decides for the first time: who has waited long enough is considered before all others, so that
     /// nobody passes whom a reservation would have held back in the engine that was there before.
     pub(crate) fn consider_long_waiting(&mut self, capacity: &mut impl ClusterCapacity) {
-        if self.reservation_after.is_none() {
+        if self.reservations.after.is_none() {
             return;
         }
         let mut long_waiting = Vec::new();
-        for node in self.index.values() {
-            let (slot, line) = (&self.slots[node.index()], &self.lines[node.index()]);
+        for node in self.queues.nodes() {
+            let (slot, line) = (&self.queues[node], &self.pending[node]);
             let head: Vec<ShapeId> = line.list_head_entries().map(|(_, shape)| shape).collect();
             let shapes = line.admissible_shapes().filter(|shape| !slot.is_fifo() || head.contains(shape));
             for shape in shapes.filter(|_| slot.problem.is_none()) {
-                let candidates = self.rank_reservation_candidates(*node, shape).into_iter();
+                let candidates = self.rank_reservation_candidates(node, shape).into_iter();
                 let first = candidates.filter(|(due, _)| *due <= self.now).map(|(_, rank)| rank).min();
-                long_waiting.extend(first.map(|rank| (rank, *node, shape)));
+                long_waiting.extend(first.map(|rank| (rank, node, shape)));
             }
         }
         long_waiting.sort();
         for (_, node, shape) in long_waiting {
-            let Some(first) = self.lines[node.index()].first_of(shape) else { continue };
+            let Some(first) = self.pending[node].first_of(shape) else { continue };
             let key = self.find_reserving_job_of_shape(node, first, shape).unwrap_or(first).clone();
             if let Err(lack) = self.find_lack(node, &key, shape, capacity) {
                 self.mark_inadmissible(node, shape, lack, capacity);
@@ -113,14 +113,14 @@ impl Engine {
 
     /// Those of a shape that may be the next to get a reservation, with when they have waited long enough.
     fn rank_reservation_candidates(&self, node: QueueIndex, shape: ShapeId) -> Vec<BlockedFirst> {
-        let firsts = self.lines[node.index()].list_possible_first_jobs(shape).into_iter();
+        let firsts = self.pending[node].list_possible_first_jobs(shape).into_iter();
         let ranks = firsts.map(|key| self.reservation_rank(node, key));
         ranks.filter_map(|rank| Some((self.reservation_due_at(node, shape, &rank)?, rank))).collect()
     }
 
     /// A shape is blocked by this shortage.
     pub(crate) fn register_blocked(&mut self, id: ReservationId, shape: ShapeId) {
-        if self.reservation_after.is_some() {
+        if self.reservations.after.is_some() {
             let firsts = self.rank_reservation_candidates(id.queue, shape);
             self.reservations.add_blocked(id, shape, firsts, self.now);
         }
@@ -128,15 +128,13 @@ impl Engine {
 
     /// Other jobs of a shape, if it is inadmissible, may be the next to get a reservation.
     pub(crate) fn update_blocked(&mut self, node: QueueIndex, shape: ShapeId) {
-        if let Some(cause) =
-            self.lines[node.index()].inadmissible_cause(shape).and_then(Inadmissible::reservation_cause)
-        {
+        if let Some(cause) = self.pending[node].inadmissible_cause(shape).and_then(Inadmissible::reservation_cause) {
             self.register_blocked(ReservationId { cause, queue: node }, shape);
         }
     }
 
     pub(crate) fn requeue_shape(&mut self, node: QueueIndex, shape: ShapeId) {
-        let Some(cause) = self.set_admissible(node, shape) else { return };
+        let Some(cause) = self.pending.set_admissible(node, shape) else { return };
         self.reservations.remove_from_shortage(node, shape);
         if matches!(cause, Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_)) {
             self.reservations.unblock_shape(node, shape);
@@ -153,11 +151,13 @@ impl Engine {
     /// The first job of an inadmissible shape is another one now: it may outrank what blocked the old one, or the job
     /// that clusters are kept for.
     pub(crate) fn requeue_after_new_first(&mut self, node: QueueIndex, shape: ShapeId) {
-        let Some(cause) = self.lines[node.index()].inadmissible_cause(shape) else { return };
-        self.search.insert(node);
+        let Some(cause) = self.pending[node].inadmissible_cause(shape) else { return };
+        self.pending.schedule_search(node);
         let wakes = match cause {
             Inadmissible::Quota(..) => false,
-            Inadmissible::Capacity => self.lacks_only_reserved_clusters(node, shape),
+            Inadmissible::Capacity => {
+                self.refusals.lacks_only_reserved_clusters(self.shapes[shape].ask.fit, node, shape)
+            }
             Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_) | Inadmissible::Never => true,
         };
         if wakes {

@@ -20,8 +20,6 @@ mod grant;
 mod hold_window;
 mod inadmissible;
 
-pub(crate) use hold_window::ClusterHold;
-
 use crate::{
     gang::ClusterName,
     quantity::Quantity,
@@ -30,17 +28,14 @@ use crate::{
         engine::{Engine, QueueingState},
         pending::{
             job_order::{JobId, JobKey, OrderPolicy},
-            line::ShapeId,
+            shape_table::ShapeId,
         },
-        quota::{
-            admission::{self, JobShape},
-            amounts::Dim,
-            slot::QueueIndex,
-        },
+        quota::{admission::JobShape, amounts::Dim, slot::QueueIndex},
         reservation::{Reservation, ReservationCause, ReservationId, ReservationRank, Shadow, blocked::BlockedFirst},
     },
     reason::{Bound, Position, Reason},
     resources::ResourceName,
+    time::EpochSeconds,
 };
 
 /// Blocked jobs considered for one reservation; those before them can never start.
@@ -77,26 +72,26 @@ pub enum UnknownStart {
 impl Engine {
     /// What time it is, in seconds since 1970. It never goes back.
     pub fn set_now(&mut self, now: i64) {
-        self.now = self.now.max(now);
+        self.now = self.now.max(EpochSeconds::new(now));
         self.age_usage();
         self.age_due();
     }
 
     /// After how many seconds a blocked job gets a reservation; `None`: never.
     pub fn set_reservation_after(&mut self, seconds: Option<i64>) {
-        let changed = self.reservation_after != seconds;
-        (self.is_quota_outdated, self.is_tree_outdated) =
-            (self.is_quota_outdated | changed, self.is_tree_outdated | changed);
-        self.reservation_after = seconds;
+        if self.reservations.after != seconds {
+            self.queues.mark_tree_outdated();
+        }
+        self.reservations.after = seconds;
     }
 
     /// Gives a job a reservation at once, whoever waits longer: others are evicted for it. To be followed by
     /// [`Engine::release_next_in_clusters`] before anything comes free, for only a blocked job gets a reservation.
     pub fn set_preemptor(&mut self, id: Option<JobId>) {
-        if self.preemptor == id {
+        if self.reservations.preemptor == id {
             return;
         }
-        for id in [std::mem::replace(&mut self.preemptor, id.clone()), id].into_iter().flatten() {
+        for id in [std::mem::replace(&mut self.reservations.preemptor, id.clone()), id].into_iter().flatten() {
             self.reservations.dirty.extend(self.reservations.held_by_job(&id).map(|(_, held)| held));
             for shortage in self.list_shortages_of(&id) {
                 self.reservations.dirty.insert(shortage);
@@ -109,10 +104,10 @@ impl Engine {
     pub(crate) fn list_shortages_of(&self, job: &JobId) -> Vec<ReservationId> {
         let shortage = |entry: JobId| {
             let (_, queue, shape) = self.pending_job(entry.as_str())?;
-            let cause = self.lines[queue.index()].inadmissible_cause(shape)?.reservation_cause()?;
+            let cause = self.pending[queue].inadmissible_cause(shape)?.reservation_cause()?;
             Some(ReservationId { cause, queue })
         };
-        self.list_entries(job.as_str()).into_iter().filter_map(shortage).collect()
+        self.jobs.list_entries(job.as_str()).into_iter().filter_map(shortage).collect()
     }
 }
 
@@ -121,9 +116,9 @@ impl Engine {
     /// When [`Engine::release_next_by_fit`] may decide otherwise though nothing happened, in seconds since 1970.
     #[must_use]
     pub fn next_due(&self) -> Option<i64> {
-        let reservation = self.reservation_after.and(self.reservations.next_due());
+        let reservation = self.reservations.after.and(self.reservations.next_due());
         let aging = self.aging_steps.first().map(|(at, _)| *at);
-        reservation.into_iter().chain(aging).min().filter(|_| self.paused.is_none())
+        reservation.into_iter().chain(aging).min().filter(|_| self.paused.is_none()).map(EpochSeconds::as_seconds)
     }
 
     /// True once after reservations changed.
@@ -138,15 +133,20 @@ impl Engine {
         let reservation = self.reservations.get(id)?;
         let short = match id.cause {
             ReservationCause::Quota(at, dim) => {
-                let (bound, _) = admission::find_limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
-                Some((bound, self.dims.resource_of(dim).clone()))
+                let (bound, _) = self.queues.find_limiting_bound(at, dim);
+                Some((bound, self.queues.dims.resource_of(dim).clone()))
             }
             ReservationCause::Capacity(_) => None,
             ReservationCause::Backoff => return None,
         };
         let kept = reservation.kept.as_ref().filter(|_| reservation.has_full_reach());
         let clusters = kept.map(|kept| kept.clusters.clone()).unwrap_or_default();
-        Some(ReservationStatus { since: reservation.since, short, clusters, start: self.find_latest_start(id) })
+        Some(ReservationStatus {
+            since: reservation.since.as_seconds(),
+            short,
+            clusters,
+            start: self.find_latest_start(id).map(EpochSeconds::as_seconds),
+        })
     }
 
     /// Whether a place is kept for a job.
@@ -161,24 +161,24 @@ impl Engine {
     pub fn contends_with_reservation(&self, id: &str) -> bool {
         let Some(QueueingState::Pending { node, key, shape, .. }) = self.jobs.get(id) else { return false };
         let asks =
-            |reservation: &Reservation| reservation.scarce.iter().any(|dim| self.shape(*shape).asked_amount(*dim) > 0);
+            |reservation: &Reservation| reservation.scarce.iter().any(|dim| self.shapes[*shape].asked_amount(*dim) > 0);
         self.list_blocking_reservations(*node, key, *shape).iter().filter_map(|id| self.reservations.get(*id)).any(asks)
     }
 
     /// When the demand of a reserving job fits at the latest, beside all who go before it, by the ends of what is
     /// charged now: under every ceiling on its way up.
-    pub(crate) fn find_latest_start(&self, id: ReservationId) -> Result<i64, UnknownStart> {
+    pub(crate) fn find_latest_start(&self, id: ReservationId) -> Result<EpochSeconds, UnknownStart> {
         let reservation = self
             .reservations
             .get(id)
             .filter(|_| matches!(id.cause, ReservationCause::Quota(..)))
             .ok_or(UnknownStart::Capacity)?;
-        let path = &self.slots[id.queue.index()].path;
+        let path = &self.queues[id.queue].path;
         let before = self.reservations.list_reservations_blocking(path, &reservation.rank);
         let mut start = self.now;
         for (i, at) in path.iter().enumerate() {
             for (dim, asked) in reservation.asked.iter().filter(|(_, asked)| *asked > 0) {
-                let Some(free) = admission::free_quota(&self.slots[at.index()], *dim) else { continue };
+                let Some(free) = self.queues.free_quota(*at, *dim) else { continue };
                 let lacks = asked + self.reserved_amount(&before, *at, *dim) - free;
                 if lacks <= 0 {
                     continue;
@@ -186,7 +186,8 @@ impl Engine {
                 if i > reservation.reach {
                     return Err(UnknownStart::SharedQuota);
                 }
-                let end = self.ends.find_time_when_freed(*at, *dim, lacks, self.now).ok_or(UnknownStart::EndUnknown)?;
+                let end =
+                    self.queues.find_time_when_freed(*at, *dim, lacks, self.now).ok_or(UnknownStart::EndUnknown)?;
                 start = start.max(end);
             }
         }
@@ -197,8 +198,8 @@ impl Engine {
 /// Which jobs a reservation blocks.
 impl Engine {
     pub(crate) fn reservation_rank(&self, node: QueueIndex, key: &JobKey) -> ReservationRank {
-        let priority = self.slots[node.index()].spec.as_ref().map_or(0, |spec| spec.priority);
-        ReservationRank::new(if self.policy == OrderPolicy::Fifo { 0 } else { priority }, key)
+        let priority = self.queues[node].spec.as_ref().map_or(0, |spec| spec.priority);
+        ReservationRank::new(self.rules.queue_priority(priority), key)
     }
 
     /// Which job of a shape goes first: the reserving job goes before others that ask for the same, unless their
@@ -209,13 +210,13 @@ impl Engine {
         key: &JobKey,
         shape: ShapeId,
     ) -> Option<&JobKey> {
-        if self.reservations.is_empty() || self.slots[node.index()].is_fifo() {
+        if self.reservations.is_empty() || self.queues[node].is_fifo() {
             return None;
         }
         let rank = self.reservation_rank(node, key);
         let held = self.reservations.of_shape(node, shape).into_iter().filter_map(|id| self.reservations.get(id));
         let first = held.map(|reservation| &reservation.rank).find(|holder| !rank.outranks(holder))?;
-        match self.jobs.get(&first.id) {
+        match self.jobs.get(first.id.as_str()) {
             Some(QueueingState::Pending { key, .. }) => Some(key),
             _ => None,
         }
@@ -231,11 +232,10 @@ impl Engine {
         if self.reservations.is_empty() {
             return Vec::new();
         }
-        let mut blocking = self
-            .reservations
-            .list_reservations_blocking(&self.slots[node.index()].path, &self.reservation_rank(node, key));
+        let mut blocking =
+            self.reservations.list_reservations_blocking(&self.queues[node].path, &self.reservation_rank(node, key));
         blocking.retain(|id| !self.has_earlier_turn(node, shape, *id));
-        if let Some(run_for) = self.shape(shape).ask.run_for {
+        if let Some(run_for) = self.shapes[shape].ask.run_for {
             let end = self.now.saturating_add(run_for);
             blocking.retain(|id| self.compute_shadow_time(*id).is_none_or(|shadow| end > shadow));
         }
@@ -243,9 +243,9 @@ impl Engine {
     }
 
     /// [`Engine::find_latest_start`], worked out once for each version of the ledger.
-    fn compute_shadow_time(&self, id: ReservationId) -> Option<i64> {
+    fn compute_shadow_time(&self, id: ReservationId) -> Option<EpochSeconds> {
         let reservation = self.reservations.get(id)?;
-        let of = (self.ledger_version, self.reservations.version, self.now);
+        let of = (self.queues.version(), self.reservations.version, self.now);
         if let Some(known) = reservation.shadow.get().filter(|known| known.of == of) {
             return known.start;
         }
@@ -261,9 +261,9 @@ impl Engine {
             let Some(shadow) = self.compute_shadow_time(id) else { continue };
             let inadmissible = self.reservations.get(id).into_iter().flat_map(|reservation| &reservation.timed);
             let ends = |(node, shape): &&(QueueIndex, ShapeId)| {
-                let first = self.lines[node.index()].first_of(*shape);
+                let first = self.pending[*node].first_of(*shape);
                 first.is_some()
-                    && self.shape(*shape).ask.run_for.is_some_and(|run| self.now.saturating_add(run) <= shadow)
+                    && self.shapes[*shape].ask.run_for.is_some_and(|run| self.now.saturating_add(run) <= shadow)
             };
             for (node, shape) in inadmissible.filter(ends).copied().collect::<Vec<_>>() {
                 self.requeue_shape(node, shape);
@@ -293,7 +293,7 @@ impl Engine {
         path.iter().find_map(|node| {
             shape.demand().find_map(|(dim, asked)| {
                 let taken = self.reserved_amount(blocking, *node, *dim);
-                let free = admission::free_quota(&self.slots[node.index()], *dim)?;
+                let free = self.queues.free_quota(*node, *dim)?;
                 (*asked > 0 && taken > 0 && asked + taken > free).then_some((*node, *dim, asked + taken))
             })
         })
@@ -314,7 +314,8 @@ impl Engine {
             let within = |node: &QueueIndex| {
                 self.stays_within_deserved(*node, &reservation.asked, &reservation.scarce, &shape.sparse)
             };
-            let shares = self.policy == OrderPolicy::Share && !self.fleet_has_enough_idle(reservation, &shape.sparse);
+            let shares =
+                self.rules.policy() == OrderPolicy::Share && !self.fleet_has_enough_idle(reservation, &shape.sparse);
             (shares && !common.into_iter().all(within)).then_some((*id, *scarce))
         })
     }
@@ -348,7 +349,7 @@ impl Engine {
         id: ShapeId,
         position: Position,
     ) -> Option<Reason> {
-        let (slot, shape) = (&self.slots[node.index()], self.shape(id));
+        let (slot, shape) = (&self.queues[node], &self.shapes[id]);
         let blocking = self.list_blocking_reservations(node, key, id);
         let quota =
             self.find_first_short_with_reserved(&blocking, &slot.path, shape).map(|(at, dim, _)| (at, dim, true));
@@ -361,10 +362,10 @@ impl Engine {
             let kept = self.reserved_amount(&blocking, at, dim);
             return self.explain_running_limit(slot.name.clone(), (at, dim), kept, position);
         }
-        let (bound, limit) = admission::find_limiting_bound(&self.slots, &self.dims, &self.fleet, at, dim);
-        let resource = self.dims.resource_of(dim).clone();
+        let (bound, limit) = self.queues.find_limiting_bound(at, dim);
+        let resource = self.queues.dims.resource_of(dim).clone();
         let shown = |amount| Quantity::from_nano(amount).with_suffixes_of(limit);
-        let free = admission::free_quota(&self.slots[at.index()], dim)?;
+        let free = self.queues.free_quota(at, dim)?;
         Some(Reason::BlockedByReservation {
             queue: slot.name.clone(),
             bound,
@@ -386,7 +387,7 @@ impl Engine {
         scarce: &[Dim],
         more: &[(Dim, i128)],
     ) -> bool {
-        let slot = &self.slots[node.index()];
+        let slot = &self.queues[node];
         let of =
             |amounts: &[(Dim, i128)], dim| amounts.iter().find(|(at, _)| *at == dim).map_or(0, |(_, amount)| *amount);
         let deserved = |dim| slot.deserved.iter().find(|(at, _)| *at == dim).map(|(_, amount)| *amount);
@@ -408,17 +409,17 @@ impl Engine {
     /// nobody's share.
     fn fleet_has_enough_idle(&self, reservation: &Reservation, more: &[(Dim, i128)]) -> bool {
         let takes = |dim| more.iter().find(|(at, _)| *at == dim).map_or(0, |(_, amount)| *amount);
-        let left = |dim| {
-            admission::free_quota(&self.slots[QueueIndex::ROOT.index()], dim)
-                .map_or(i128::MAX, |free| free - takes(dim))
-        };
+        let left = |dim| self.queues.free_quota(QueueIndex::ROOT, dim).map_or(i128::MAX, |free| free - takes(dim));
         reservation.kept.is_some() && reservation.scarce.iter().all(|dim| left(*dim) >= reservation.asked_amount(*dim))
     }
 
     /// How far up a reservation reaches: below the first queue that would not be within.
     pub(crate) fn compute_reach(&self, reservation: &Reservation) -> usize {
         let top = reservation.nodes.len() - 1;
-        if reservation.preempts || self.policy != OrderPolicy::Share || self.fleet_has_enough_idle(reservation, &[]) {
+        if reservation.preempts
+            || self.rules.policy() != OrderPolicy::Share
+            || self.fleet_has_enough_idle(reservation, &[])
+        {
             return top;
         }
         let within =

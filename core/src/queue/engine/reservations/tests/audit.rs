@@ -6,17 +6,17 @@ impl Engine {
     /// Every sleeper still has a reason to sleep, and every reservation is the one that looking at everything again
     /// would give.
     pub(crate) fn audit(&self) {
-        for node in self.index.values() {
-            let (slot, line) = (&self.slots[node.index()], &self.lines[node.index()]);
+        for node in self.queues.nodes() {
+            let (slot, line) = (&self.queues[node], &self.pending[node]);
             for shape in line.shapes() {
-                let asked = &self.shape(shape).sparse;
-                let short = admission::find_first_short_quota(&self.slots, &slot.path, asked);
+                let asked = &self.shapes[shape].sparse;
+                let short = self.queues.find_first_short_quota(&slot.path, asked);
                 let first = line.first_of(shape).unwrap();
-                let key = self.find_reserving_job_of_shape(*node, first, shape).unwrap_or(first);
-                let blocking = self.heeded_by_all(*node, key, shape);
-                assert_eq!(blocking, self.list_blocking_reservations(*node, key, shape).into_iter().collect());
+                let key = self.find_reserving_job_of_shape(node, first, shape).unwrap_or(first);
+                let blocking = self.heeded_by_all(node, key, shape);
+                assert_eq!(blocking, self.list_blocking_reservations(node, key, shape).into_iter().collect());
                 let blocking: Vec<ReservationId> = blocking.into_iter().collect();
-                let held_back = self.find_first_short_with_reserved(&blocking, &slot.path, self.shape(shape));
+                let held_back = self.find_first_short_with_reserved(&blocking, &slot.path, &self.shapes[shape]);
                 let is_front = || line.list_head_entries().any(|(front, _)| front == key);
                 let in_turn = slot.problem.is_none() && (!slot.is_fifo() || is_front());
                 match line.inadmissible_cause(shape) {
@@ -24,16 +24,17 @@ impl Engine {
                     Some(Inadmissible::Quota(..) | Inadmissible::Reserved(..)) if !in_turn => {}
                     Some(Inadmissible::Quota(at, dim, needed)) => {
                         assert!(short.is_some(), "{shape:?} sleeps on nothing");
-                        let free = admission::free_quota(&self.slots[at.index()], dim).unwrap();
+                        let free = self.queues.free_quota(at, dim).unwrap();
                         assert!(needed > free, "{shape:?} has what it needs");
                     }
                     Some(Inadmissible::Reserved(at, dim, needed)) => {
                         assert!(held_back.is_some() || short.is_some(), "{shape:?} is held back by nobody");
-                        let free = admission::free_quota(&self.slots[at.index()], dim).unwrap();
+                        let free = self.queues.free_quota(at, dim).unwrap();
                         assert!(needed > free, "{shape:?} has what it needs");
                     }
                     Some(Inadmissible::BehindReservation(_)) => {
-                        let behind = self.find_reservation_blocking_by_share(&blocking, &slot.path, self.shape(shape));
+                        let behind =
+                            self.find_reservation_blocking_by_share(&blocking, &slot.path, &self.shapes[shape]);
                         assert!(
                             behind.is_some() || held_back.is_some() || short.is_some(),
                             "{shape:?} is behind nobody"
@@ -43,46 +44,44 @@ impl Engine {
                 }
             }
         }
-        for (id, state) in &self.jobs {
+        for (id, state) in self.jobs.iter() {
             if let QueueingState::Pending { node, key, rank, .. } = state {
                 let now = self.job_key(*node, id.clone(), key.created, *rank);
-                assert!(*key == now || self.is_tree_outdated, "{key:?} is not in line as {now:?}");
+                assert!(*key == now || self.queues.is_tree_outdated(), "{key:?} is not in line as {now:?}");
             }
         }
-        let is_in_line = |(_, id): &(i64, JobId)| self.is_pending(id.as_str());
-        assert!(self.is_tree_outdated || self.aging_steps.iter().all(is_in_line), "{:?}", self.aging_steps);
+        let is_in_line = |(_, id): &(EpochSeconds, JobId)| self.is_pending(id.as_str());
+        assert!(self.queues.is_tree_outdated() || self.aging_steps.iter().all(is_in_line), "{:?}", self.aging_steps);
         self.audit_holders();
     }
 
     /// The search for inadmissible jobs that have enough quota finds in each queue what a scan of its shapes finds.
     /// Only those behind a job that is yet to be considered may be left for later.
     pub(crate) fn audit_requeue(&self) {
-        if self.is_quota_outdated {
+        if self.queues.is_quota_outdated() {
             return;
         }
-        let freed = self.freed.iter().flat_map(|at| {
-            self.short_of_quota.queues_with_enough(&self.slots, *at, QueueIndex::ROOT..=QueueIndex::LAST)
-        });
-        let searched: BTreeSet<QueueIndex> = freed.chain(self.search.iter().copied()).collect();
-        for node in self.index.values() {
-            let (Slot { problem, .. }, line) = (&self.slots[node.index()], &self.lines[node.index()]);
-            let fifo = self.slots[node.index()].is_fifo();
+        let searched = self.pending.list_search(&self.queues);
+        for node in self.queues.nodes() {
+            let (Slot { problem, .. }, line) = (&self.queues[node], &self.pending[node]);
+            let fifo = self.queues[node].is_fifo();
             let is_head = |shape: &ShapeId| line.list_head_entries().any(|(_, head)| head == *shape);
-            let eligible = line.shapes().filter(|shape| self.has_enough_quota(*node, *shape));
+            let eligible = line.shapes().filter(|shape| self.pending.has_enough_quota(&self.queues, node, *shape));
             let eligible = eligible.filter(|shape| problem.is_none() && (!fifo || is_head(shape)));
             let turn = |first: Option<&JobKey>| first.map(|first| (first.priority, self.share_of_pending(&first.id)));
             let place = |first: Option<&JobKey>| (turn(first), first.cloned());
             let scanned = eligible.min_by_key(|shape| place(line.first_of(*shape)));
             let is_behind = |first: &JobKey| {
-                let candidate = self.find_first_candidate(*node).filter(|_| !fifo);
+                let candidate = self.find_first_candidate(node).filter(|_| !fifo);
                 let candidate = candidate.or_else(|| line.find_next_candidate(Dequeue::Traverse));
                 candidate.is_some_and(|(candidate, _)| place(Some(candidate)) < place(Some(first)))
             };
-            let known = self.eligible.get(node).filter(|job| self.has_enough_quota(*node, job.shape));
-            if let Some(job) = known.filter(|_| !searched.contains(node)) {
+            let known =
+                self.pending.eligible(node).filter(|job| self.pending.has_enough_quota(&self.queues, node, job.shape));
+            if let Some(job) = known.filter(|_| !searched.contains(&node)) {
                 assert_eq!(Some(job.shape), scanned, "{node:?}");
-            } else if searched.contains(node) || self.eligible.contains_key(node) {
-                assert_eq!(self.find_first_eligible(*node).map(|job| job.shape), scanned, "{node:?}");
+            } else if searched.contains(&node) || self.pending.eligible(node).is_some() {
+                assert_eq!(self.find_first_eligible(node).map(|job| job.shape), scanned, "{node:?}");
             } else if let Some(first) = scanned.and_then(|shape| line.first_of(shape)) {
                 assert!(is_behind(first), "{first:?} has enough, and {node:?} is not searched");
             }
@@ -91,8 +90,8 @@ impl Engine {
 
     /// Everybody who sleeps on a ceiling and has enough is looked at again.
     pub(crate) fn wake_all_short(&mut self) {
-        for (node, shape, _) in self.short_of_quota.iter().collect::<Vec<_>>() {
-            if self.has_enough_quota(node, shape) {
+        for (node, shape, _) in self.pending.list_short_of_quota().collect::<Vec<_>>() {
+            if self.pending.has_enough_quota(&self.queues, node, shape) {
                 self.requeue_shape(node, shape);
             }
         }
@@ -104,7 +103,7 @@ impl Engine {
         let own = self.reservations.iter().find(|(_, reservation)| reservation.rank.id.is_of_same_job(&key.id));
         let turn = |reservation: &Reservation| (!reservation.preempts, reservation.rank.clone());
         let mut blocking = BTreeSet::new();
-        for at in &self.slots[node.index()].path {
+        for at in &self.queues[node].path {
             let here: Vec<_> = self
                 .reservations
                 .iter()
@@ -133,20 +132,20 @@ impl Engine {
             };
             blocking.retain(|id| !less(id));
         }
-        if let Some(run_for) = self.shape(shape).ask.run_for {
-            blocking.retain(|id| self.start_by_all(*id).is_none_or(|start| self.now + run_for > start));
+        if let Some(run_for) = self.shapes[shape].ask.run_for {
+            blocking.retain(|id| self.start_by_all(*id).is_none_or(|start| self.now.saturating_add(run_for) > start));
         }
         blocking
     }
 
     /// When a holder can start at the latest, by looking at all that runs.
-    fn start_by_all(&self, id: ReservationId) -> Option<i64> {
+    fn start_by_all(&self, id: ReservationId) -> Option<EpochSeconds> {
         let reservation = self.reservations.get(id).filter(|_| matches!(id.cause, ReservationCause::Quota(..)))?;
-        let path = &self.slots[id.queue.index()].path;
+        let path = &self.queues[id.queue].path;
         let before = self.reservations.list_reservations_blocking(path, &reservation.rank);
         let mut starts = vec![self.now];
         for (at, (dim, asked)) in path.iter().flat_map(|at| reservation.asked.iter().map(move |asked| (at, asked))) {
-            let Some(free) = admission::free_quota(&self.slots[at.index()], *dim) else { continue };
+            let Some(free) = self.queues.free_quota(*at, *dim) else { continue };
             let lacks = asked
                 + before.iter().map(|id| self.reservations.get(*id).unwrap().reserved_amount(*at, *dim)).sum::<i128>()
                 - free;
@@ -154,69 +153,68 @@ impl Engine {
                 continue;
             }
             let protected = &reservation.nodes[..=reservation.reach];
-            let ends = self.jobs.values().filter_map(|job| match job {
-                QueueingState::Charged { node, charge, end: Some(end) }
-                    if self.slots[node.index()].path.contains(at) =>
-                {
+            let ends = self.jobs.iter().filter_map(|(_, job)| match job {
+                QueueingState::Charged { node, charge, end: Some(end) } if self.queues[*node].path.contains(at) => {
                     Some((*end, charge.iter().find(|(of, _)| of == dim).map_or(0, |(_, amount)| *amount)))
                 }
                 _ => None,
             });
             let ends: Vec<_> = ends.filter(|(end, _)| *end > self.now && protected.contains(at)).collect();
-            let enough =
-                |until: &i64| ends.iter().filter(|(end, _)| end <= until).map(|(_, a)| a).sum::<i128>() >= lacks;
+            let enough = |until: &EpochSeconds| {
+                ends.iter().filter(|(end, _)| end <= until).map(|(_, a)| a).sum::<i128>() >= lacks
+            };
             starts.push(ends.iter().map(|(end, _)| *end).filter(enough).min()?);
         }
         starts.into_iter().max()
     }
 
     fn share_of_pending(&self, id: &JobId) -> Option<TenantShare> {
-        let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id) else { return None };
+        let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id.as_str()) else { return None };
         Some(self.tenant_share(self.find_tenant_order(*node)?, *node, *shape))
     }
 
     /// When a job has waited long enough, by walking up the names of the queues.
-    fn due_by_all(&self, queue: QueueIndex, shape: ShapeId, key: &JobKey) -> Option<i64> {
-        let mut wait = self.reservation_after?;
-        let mut next = self.slots[queue.index()].spec.as_ref();
+    fn due_by_all(&self, queue: QueueIndex, shape: ShapeId, key: &JobKey) -> Option<EpochSeconds> {
+        let mut wait = self.reservations.after?;
+        let mut next = self.queues[queue].spec.as_ref();
         while let Some(spec) = next {
             match spec.reservation_wait {
                 Some(ReservationWait::Never) => return None,
                 Some(ReservationWait::After { seconds, percent }) => {
-                    let run = self.shape(shape).ask.run_for.unwrap_or(0);
+                    let run = self.shapes[shape].ask.run_for.unwrap_or(0);
                     wait = seconds.unwrap_or(wait).max(run * i64::from(percent) / 100);
                     break;
                 }
                 None => next = spec.parent.as_ref().and_then(|name| self.queue_specs().find(|spec| spec.name == *name)),
             }
         }
-        let created = key.created.as_second();
-        Some((created + wait).min(key.deadline).max(created))
+        let created = key.created.as_time();
+        Some(created.saturating_add(wait).min(key.deadline).max(created))
     }
 
     fn audit_holders(&self) {
-        if self.reservation_after.is_none() {
+        if self.reservations.after.is_none() {
             return;
         }
         let mut firsts: BTreeMap<ReservationId, BTreeSet<_>> = BTreeMap::new();
-        for queue in self.index.values() {
-            let line = &self.lines[queue.index()];
+        for queue in self.queues.nodes() {
+            let line = &self.pending[queue];
             for shape in line.shapes() {
                 let Some(cause @ ReservationCause::Quota(..)) =
                     line.inadmissible_cause(shape).and_then(Inadmissible::reservation_cause)
                 else {
                     continue;
                 };
-                let id = ReservationId { cause, queue: *queue };
-                let fifo = self.slots[queue.index()].is_fifo();
+                let id = ReservationId { cause, queue };
+                let fifo = self.queues[queue].is_fifo();
                 // Who has enough, and whose turn it is not, is as good as admissible.
-                let short = !self.has_enough_quota(*queue, shape);
+                let short = !self.pending.has_enough_quota(&self.queues, queue, shape);
                 for key in line.list_possible_first_jobs(shape) {
-                    let rank = self.reservation_rank(*queue, key);
+                    let rank = self.reservation_rank(queue, key);
                     let may = short && (!fifo || line.list_head_entries().any(|(front, _)| front == key));
                     if may
-                        && self.due_by_all(*queue, shape, key).is_some_and(|due| due <= self.now)
-                        && self.could_ever_start(*queue, shape, rank.id.as_str())
+                        && self.due_by_all(queue, shape, key).is_some_and(|due| due <= self.now)
+                        && self.could_ever_start(queue, shape, rank.id.as_str())
                         && !self.has_reservation_on_better_card(&rank.id)
                     {
                         let turn = (rank.priority, self.share_of_pending(&rank.id));
@@ -248,6 +246,9 @@ impl Engine {
     }
 
     pub(crate) fn within_ceilings(&self) -> bool {
-        self.slots.iter().all(|slot| slot.capability.iter().all(|(dim, ceiling)| slot.used.get(dim) <= ceiling))
+        self.queues
+            .slots()
+            .iter()
+            .all(|slot| slot.capability.iter().all(|(dim, ceiling)| slot.used.get(dim) <= ceiling))
     }
 }

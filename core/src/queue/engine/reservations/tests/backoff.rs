@@ -52,7 +52,7 @@ fn nothing_is_kept_for_who_can_never_start_or_is_gone() {
     engine.remove_job("low");
     engine.remove_queue(&"q".into());
     assert!(at(&mut engine, 102).is_empty());
-    assert_eq!(engine.jobs.len(), 0);
+    assert_eq!(engine.jobs.iter().count(), 0);
 }
 
 #[test]

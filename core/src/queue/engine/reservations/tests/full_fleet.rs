@@ -82,7 +82,7 @@ impl Told {
 
     /// Who waits, and who holds something.
     fn jobs(&self) -> [Vec<String>; 2] {
-        let ids: BTreeSet<&JobId> = self.engine.jobs.keys().collect();
+        let ids: BTreeSet<&JobId> = self.engine.jobs.iter().map(|(id, _)| id).collect();
         let ids = ids.into_iter().map(ToString::to_string);
         let (waiting, running) = ids.partition(|id| self.engine.is_pending(id));
         [waiting, running]

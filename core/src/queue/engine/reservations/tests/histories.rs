@@ -125,7 +125,7 @@ proptest! {
                 running.push(id);
             }
             prop_assert!(engine.within_ceilings());
-            let holding = engine.jobs.values().filter(|job| matches!(job, QueueingState::Charged { .. })).count();
+            let holding = engine.jobs.list_charges().count();
             prop_assert_eq!(holding, running.len());
             let in_line: BTreeSet<String> = engine.list_pending_positions().map(|(id, _)| id.to_string()).collect();
             prop_assert_eq!(in_line, waiting.iter().cloned().collect::<BTreeSet<_>>());
@@ -348,17 +348,17 @@ impl Play {
 
     /// Who sleeps for want of room has none: the first of each kind, and whoever a place is kept for.
     fn audit(&self) {
-        for node in self.engine.index.values() {
-            let line = &self.engine.lines[node.index()];
+        for node in self.engine.queues.nodes() {
+            let line = &self.engine.pending[node];
             for key in line.keys() {
                 let shape = line.shape_of(key).unwrap();
                 let counts = line.first_of(shape) == Some(key) || self.engine.reservation_of(key.id.as_str()).is_some();
                 if !counts || line.inadmissible_cause(shape) != Some(Inadmissible::Capacity) {
                     continue;
                 }
-                let blocking = self.engine.list_blocking_reservations(*node, key, shape);
+                let blocking = self.engine.list_blocking_reservations(node, key, shape);
                 let kept = self.engine.list_clusters_reserved_for_others(&blocking);
-                let pods = Clusters::pods(&self.engine.shape(shape).ask);
+                let pods = Clusters::pods(&self.engine.shapes[shape].ask);
                 let found = Clusters::place(self.room.free.clone(), pods, |i| Clusters::is_open(i, &kept));
                 assert!(found.is_none(), "{} of {pods:?} in {:?}", key.id, self.room.free);
             }

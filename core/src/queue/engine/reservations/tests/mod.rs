@@ -26,19 +26,14 @@ use crate::{
         Ask, CapacityGrowth, CardChoice, ClusterCapacity, Counted, Dequeue, Fit, FitClass, FleetResources, JobId,
         OrderPolicy, PriorityAging, QueueSpec, ReservationWait, ReservedClusters, TaskAsk, TenantOrder,
         engine::{Engine, Job, QueueingState, Release, UnknownStart},
-        pending::{
-            job_order::JobKey,
-            line::{Inadmissible, ShapeId},
-        },
+        pending::{job_order::JobKey, line::Inadmissible, shape_table::ShapeId},
+        quota::slot::{QueueIndex, Slot},
         quota::tenant_share::TenantShare,
-        quota::{
-            admission,
-            slot::{QueueIndex, Slot},
-        },
         reservation::{RESERVATION_AFTER, Reservation, ReservationCause, ReservationId},
     },
     resources::Resources,
     tenant::Tenant,
+    time::EpochSeconds,
 };
 
 fn amounts(cpu: i64, gpu: i64) -> Resources {
@@ -466,7 +461,7 @@ fn of_those_whom_a_reservation_blocks_a_charge_requeues_those_alone_who_go_befor
     assert!(at(&mut engine, 101).is_empty(), "both have as much as who reserves");
     let [node, her, his] =
         ["large", "her", "his"].map(|id| engine.pending_job(id).unwrap()).map(|(_, at, of)| (at, of));
-    let admissible = |engine: &Engine| engine.lines[node.0.index()].admissible_shapes().collect::<Vec<_>>();
+    let admissible = |engine: &Engine| engine.pending[node.0].admissible_shapes().collect::<Vec<_>>();
     charge(&mut engine, "e", "eve", 1);
     assert_eq!(admissible(&engine), []);
     charge(&mut engine, "a1", "ada", 1);

@@ -9,31 +9,31 @@ use super::{
 /// A second engine that is told what the first one knows, and nothing of how it came about.
 fn begin_anew(engine: &Engine) -> Engine {
     let mut anew = Engine::default();
-    anew.set_fleet(engine.fleet.clone());
+    anew.set_fleet(engine.queues.fleet().clone());
     engine.queue_specs().cloned().for_each(|spec| anew.set_queue(spec));
     anew.set_order_policy(engine.order_policy());
-    anew.set_reservation_after(engine.reservation_after);
-    for (id, state) in &engine.jobs {
+    anew.set_reservation_after(engine.reservations.after);
+    for (id, state) in engine.jobs.iter() {
         match state {
             QueueingState::Pending { node, key, shape, rank } => {
                 anew.enqueue_job(Job {
                     id: id.clone(),
-                    queue: engine.slots[node.index()].name.clone(),
+                    queue: engine.queues[*node].name.clone(),
                     priority: rank.priority,
                     created: key.created,
-                    deadline: rank.deadline,
-                    ask: Arc::clone(&engine.shape(*shape).ask),
+                    deadline: rank.deadline.map(EpochSeconds::as_seconds),
+                    ask: Arc::clone(&engine.shapes[*shape].ask),
                 });
             }
             QueueingState::Charged { node, end, .. } => {
-                let queue = engine.slots[node.index()].name.clone();
+                let queue = engine.queues[*node].name.clone();
                 anew.charge_job(id, &queue, &engine.charge_of(id.as_str()).unwrap());
-                anew.set_expected_end(id.as_str(), *end);
+                anew.set_expected_end(id.as_str(), end.map(EpochSeconds::as_seconds));
             }
             QueueingState::BackingOff { .. } => panic!("not in these histories"),
         }
     }
-    anew.set_now(engine.now);
+    anew.set_now(engine.now.as_seconds());
     anew
 }
 
