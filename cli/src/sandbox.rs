@@ -31,6 +31,7 @@ pub async fn run_sandbox(args: SandboxArgs) -> anyhow::Result<ExitCode> {
     let fleet_stop = CancellationToken::new();
     let _fleet_ends = fleet_stop.clone().drop_guard();
     let fleet = tokio::select! {
+        biased;
         started = fleet::Fleet::start(config, &fleet_stop) => started?,
         () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
     };

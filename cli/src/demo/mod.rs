@@ -47,6 +47,7 @@ pub async fn run_demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let fleet_stop = CancellationToken::new();
     let _fleet_ends = fleet_stop.clone().drop_guard();
     let fleet = tokio::select! {
+        biased;
         started = Fleet::start(config, &fleet_stop) => started?,
         () = stop.cancelled() => anyhow::bail!("interrupted"),
     };
