@@ -36,8 +36,6 @@ use std::{
 };
 
 pub use crate::place::{MemberVolcanoQueue, Queues};
-use assumed_pods::AssumedEntry;
-pub use assumed_pods::AssumedPods;
 pub use eviction::EvictedPods;
 pub use queue_capacity::{AWAY, takes_jobs};
 pub use reserved_clusters::{ReservableCluster, choose_reserved_clusters, list_clusters_reserved_against};
@@ -50,6 +48,7 @@ use crate::{
     gang::{ClusterName, Gang, Requirement, WorkloadRef},
     inventory::{Capacity, Change, Inventory, MemberLoad, NodeUse, Source},
     place::Cluster,
+    plan::PinnedDomains,
     split::{FederationTopology, LinkedGroups},
     time::EpochSeconds,
 };
@@ -89,6 +88,31 @@ pub enum Origin {
     },
 }
 
+/// Pods that are assumed for a workload, by cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AssumedPods {
+    /// Whose pods.
+    pub workload: WorkloadRef,
+    /// Its pods' requests, by task as in `pods`.
+    pub gang: Arc<Gang>,
+    /// Pods of each task (as in the gang) by cluster. A cluster where the workload has ended is left out.
+    pub pods: BTreeMap<String, Vec<u32>>,
+    /// Where they are kept, for clusters where it is smaller than the cluster.
+    pub pinned: BTreeMap<String, PinnedDomains>,
+}
+
+impl AssumedPods {
+    /// Whether pods that have finished are followed by others: always, or until more have succeeded than run at once. A
+    /// Volcano Job makes no others; where it restarts, the old ones are gone.
+    fn replaces_finished_pods(&self) -> bool {
+        match (self.workload.group.as_str(), self.workload.kind.as_str()) {
+            ("apps", _) => true,
+            ("batch", "Job") => self.gang.min_success.is_some_and(|wanted| wanted > self.gang.replicas()),
+            _ => false,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 struct FleetMember {
     cluster: Cluster,
@@ -119,6 +143,15 @@ struct FleetMember {
     dirty: bool,
     /// Promises that `capacity` does not show yet, the last to be made last.
     added: Vec<String>,
+}
+
+/// The assumed pods of a binding, with their place in the order in which they were assumed.
+#[derive(Debug, Clone)]
+struct AssumedEntry {
+    assumed: AssumedPods,
+    age: u64,
+    /// Some queue is charged for it.
+    queued: bool,
 }
 
 /// The members, and the pods that are assumed in them.

@@ -1,47 +1,9 @@
 //! Which pods are assumed for each binding, and in which clusters. The rule is in [`super`].
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
-use super::{Fleet, unseen_pods::count_unseen};
-use crate::{
-    gang::{Gang, WorkloadRef},
-    plan::PinnedDomains,
-    resources::Resources,
-};
-
-/// Pods that are assumed for a workload, by cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AssumedPods {
-    /// Whose pods.
-    pub workload: WorkloadRef,
-    /// Its pods' requests, by task as in `pods`.
-    pub gang: Arc<Gang>,
-    /// Pods of each task (as in the gang) by cluster. A cluster where the workload has ended is left out.
-    pub pods: BTreeMap<String, Vec<u32>>,
-    /// Where they are kept, for clusters where it is smaller than the cluster.
-    pub pinned: BTreeMap<String, PinnedDomains>,
-}
-
-impl AssumedPods {
-    /// Whether pods that have finished are followed by others: always, or until more have succeeded than run at once. A
-    /// Volcano Job makes no others; where it restarts, the old ones are gone.
-    pub(super) fn replaces_finished_pods(&self) -> bool {
-        match (self.workload.group.as_str(), self.workload.kind.as_str()) {
-            ("apps", _) => true,
-            ("batch", "Job") => self.gang.min_success.is_some_and(|wanted| wanted > self.gang.replicas()),
-            _ => false,
-        }
-    }
-}
-
-/// The assumed pods of a binding, with their place in the order in which they were assumed.
-#[derive(Debug, Clone)]
-pub(super) struct AssumedEntry {
-    pub(super) assumed: AssumedPods,
-    pub(super) age: u64,
-    /// Some queue is charged for it.
-    pub(super) queued: bool,
-}
+use super::{AssumedEntry, AssumedPods, Fleet, unseen_pods::count_unseen};
+use crate::resources::Resources;
 
 impl Fleet {
     /// Assumes the pods of the binding `key`; returns the clusters where other pods of it were assumed before.
