@@ -256,8 +256,8 @@ fn reserve_port() -> std::io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Listens where a listener was closed just now. A program that this process starts meanwhile holds a copy of the closed
-/// one from its fork until its exec.
+/// Listens where a listener was closed just now. A program that this process starts meanwhile holds a copy of the
+/// closed one from its fork until its exec.
 async fn listen_again(address: SocketAddr) -> anyhow::Result<TcpListener> {
     let until = tokio::time::Instant::now() + Duration::from_secs(60);
     loop {
