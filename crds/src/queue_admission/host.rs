@@ -27,6 +27,7 @@ use super::{
     tree::{find_queue, is_root, list_child_queues, read_allocated_pods, read_requestable_amounts},
 };
 use crate::{
+    action::ACTION_STAMPS,
     names::{
         caldera::{
             ALL_JOBS_PREEMPTABLE, CLUSTER_SELECTOR, FORCE_DELETE, MAX_JOB, MAX_RUN_TIME, MAX_RUNNING_JOBS,
@@ -77,7 +78,8 @@ pub fn list_unknown_annotations(queue: &Value) -> Vec<String> {
     let names = queue.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
     let unknown = names.map(|(name, _)| name).filter(|name| {
         let name = name.as_str();
-        name.starts_with(PREFIX) && !OF_QUEUES.contains(&name)
+        // What the webhook writes there itself, whatever a user wrote, is not a user's mistake.
+        name.starts_with(PREFIX) && !OF_QUEUES.contains(&name) && !ACTION_STAMPS.contains(&name)
     });
     unknown.map(|name| format!("annotation {name} is not known on queues: it is not looked at")).collect()
 }

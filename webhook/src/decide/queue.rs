@@ -164,6 +164,9 @@ mod tests {
         let misspelt = "annotation caldera.dev/max-running-job is not known on queues: it is not looked at";
         assert_eq!(told("caldera.dev/max-running-job", "1"), warned(vec![misspelt.to_owned()]));
         assert_eq!(told("caldera.dev/max-running-jobs", "1"), Verdict::UNCHANGED);
+        for stamp in caldera_crds::action::ACTION_STAMPS {
+            assert_eq!(told(stamp, "ada"), Verdict::UNCHANGED, "the webhook itself wrote {stamp}");
+        }
         let Verdict::Deny(denial) = told("caldera.dev/max-job", "cpus=4") else { panic!() };
         assert!(denial.message.contains("\"cpus\" is no resource that a pod can ask for"), "{}", denial.message);
     }
