@@ -22,7 +22,10 @@ use caldera_crds::names::caldera::FORCE_DELETE;
 use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
-    runtime::wait::await_condition,
+    runtime::{
+        wait::{self, await_condition},
+        watcher,
+    },
 };
 use serde_json::{Value, json};
 
@@ -465,11 +468,29 @@ fn is_late(status: &kube::core::Status) -> bool {
     (status.code == 500 && webhook) || (status.code == 429 && status.message.contains("storage is (re)initializing"))
 }
 
+/// [`await_condition`], begun again while the server is not ready to answer.
+async fn await_met(
+    api: Api<DynamicObject>,
+    name: &str,
+    met: impl Fn(Option<&DynamicObject>) -> bool,
+) -> Result<Option<DynamicObject>, wait::Error> {
+    loop {
+        match await_condition(api.clone(), name, &met).await {
+            Err(wait::Error::ProbeFailed(watcher::Error::InitialListFailed(kube::Error::Api(status))))
+                if is_late(&status) =>
+            {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            result => return result,
+        }
+    }
+}
+
 async fn until(api: Api<DynamicObject>, name: &str, what: &str, met: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
     let matches = |object: Option<&DynamicObject>| {
         object.is_some_and(|object| serde_json::to_value(object).is_ok_and(|object| met(&object)))
     };
-    match tokio::time::timeout(PATIENCE, await_condition(api.clone(), name, matches)).await {
+    match tokio::time::timeout(PATIENCE, await_met(api.clone(), name, matches)).await {
         Ok(Ok(Some(object))) => Ok(serde_json::to_value(object)?),
         Ok(Ok(None)) => anyhow::bail!("{name} vanished before it {what}"),
         Ok(Err(error)) => Err(error).with_context(|| format!("failed to watch {name} until it {what}")),
@@ -483,7 +504,7 @@ async fn until(api: Api<DynamicObject>, name: &str, what: &str, met: impl Fn(&Va
 
 async fn gone(api: Api<DynamicObject>, name: &str) -> anyhow::Result<()> {
     let absent = |object: Option<&DynamicObject>| object.is_none();
-    match tokio::time::timeout(PATIENCE, await_condition(api, name, absent)).await {
+    match tokio::time::timeout(PATIENCE, await_met(api, name, absent)).await {
         Ok(result) => result.map(drop).with_context(|| format!("failed to watch {name} until it is gone")),
         Err(_) => anyhow::bail!("waited {PATIENCE:?} in vain until {name} is gone"),
     }
