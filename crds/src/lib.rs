@@ -41,3 +41,5 @@ pub mod trusted;
 pub mod volcano;
 pub mod wire;
 pub mod workload;
+
+pub use schema::{DNS_LABEL, DNS_SUBDOMAIN};

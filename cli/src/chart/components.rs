@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use caldera_crds::trusted::Writer;
+use caldera_crds::{DNS_LABEL, DNS_SUBDOMAIN, trusted::Writer};
 use serde_json::{Value, json};
 
 use super::{
@@ -127,8 +127,6 @@ fn repeat_item(text: &str, mark: &str, values: &str) -> String {
     out
 }
 
-const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-const SUBDOMAIN: &str = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$";
 const NETWORK: &str = "^[0-9a-fA-F.:]+/[0-9]{1,3}$";
 
 /// An object as it is, and as it is where the webhook registers itself.
@@ -199,9 +197,9 @@ pub(super) fn build_component_chart() -> BTreeMap<&'static str, String> {
         "properties": {
             "image": {"type": "string", "pattern": r"^\S+$", "description": "Has caldera as its entry point"},
             // A selector of no namespaces is refused by the API server.
-            "callers": text("Namespaces whose pods may call the webhook", LABEL, 1),
+            "callers": text("Namespaces whose pods may call the webhook", DNS_LABEL, 1),
             "callerAddresses": text("Networks from which the webhook may be called", NETWORK, 0),
-            "collectors": text("Members that get a collector", SUBDOMAIN, 0),
+            "collectors": text("Members that get a collector", DNS_SUBDOMAIN, 0),
             "stockScheduler": {"type": "boolean", "description": "karmada-scheduler places what is admitted"},
             "trustedWriters": describe_writers(0),
             "monitoring": {"type": "object", "additionalProperties": false, "properties": {"enabled": {"type": "boolean"}}},

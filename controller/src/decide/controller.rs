@@ -4,10 +4,12 @@
 //! concern that has a deadline for a binding looks at it. Answers to writes come back the same way. No I/O, no clock of
 //! its own.
 
+mod clusters;
+
 use caldera_core::{
     data_source::DataIdentity,
     fleet::Update,
-    gang::{ClusterName, QueueName},
+    gang::QueueName,
     place::spread_constraints::is_duplicated,
     queue::JobId,
     reason::{Position, QueueProblem},
@@ -52,7 +54,7 @@ use super::{
     waiting_state::WaitingStates,
 };
 use crate::{
-    observe::{Binding, Change, ClusterFacts, CommandFacts, Input, Key, ObjectKind, Objects, PodGroupFacts, Presence},
+    observe::{Binding, Change, CommandFacts, Input, Key, ObjectKind, Objects, PodGroupFacts},
     write::Decision,
 };
 
@@ -272,55 +274,6 @@ impl Controller {
             Input::Listed(kind) => return self.objects.mark_listed(kind),
         };
         self.propagate_changes(changes);
-    }
-
-    fn observe_clusters(&mut self, event: Event<ClusterFacts>) {
-        let had_windows = self.capacity.next_maintenance_end(self.now).is_some();
-        let was_exclusive = self.capacity.has_exclusive_clusters();
-        match event {
-            Event::Applied(cluster) => self.set_cluster(cluster),
-            Event::Deleted(cluster) => self.remove_cluster(&cluster.cluster.name),
-            Event::Reset(all) => {
-                let there: BTreeSet<&str> = all.iter().map(|facts| facts.cluster.name.as_str()).collect();
-                let known = self.capacity.list_cluster_names().into_iter();
-                let gone: Vec<String> = known.filter(|name| !there.contains(name.as_str())).collect();
-                gone.iter().for_each(|name| self.remove_cluster(name));
-                all.into_iter().for_each(|cluster| self.set_cluster(cluster));
-                self.objects.mark_listed(ObjectKind::Clusters);
-            }
-        }
-        let has_windows = self.capacity.next_maintenance_end(self.now).is_some();
-        let is_exclusive = self.capacity.has_exclusive_clusters();
-        if has_windows && !had_windows || is_exclusive != was_exclusive {
-            // From now on it matters how long each of them runs, or in which queue it is.
-            self.reassess_bindings(|binding| binding.admission.is_none());
-        }
-    }
-
-    fn set_cluster(&mut self, cluster: ClusterFacts) {
-        let (name, presence) = (cluster.cluster.name.clone(), cluster.presence);
-        self.outbox.extend(self.cluster_faults.observe_cluster(&cluster));
-        self.capacity.set_cluster(cluster);
-        self.update_presence(&name, Some(presence));
-    }
-
-    fn remove_cluster(&mut self, name: &str) {
-        self.capacity.remove_cluster(name);
-        self.cluster_faults.forget_cluster(name);
-        self.load_aware.observe_load(name, None, self.now);
-        self.update_presence(name, None);
-    }
-
-    fn update_presence(&mut self, name: &str, presence: Option<Presence>) {
-        if self.objects.losses.set_cluster(name, presence) {
-            self.member_loss.observe_clusters(self.now);
-            self.objects.losses.list_concerned(name).iter().for_each(|key| self.reassess_binding(key));
-        }
-    }
-
-    /// Clusters whose Works are to be watched now.
-    pub fn list_clusters_to_watch_works(&self) -> BTreeSet<ClusterName> {
-        self.objects.losses.list_clusters_to_watch_works()
     }
 
     pub(crate) fn propagate_changes(&mut self, changes: Vec<Change>) {
