@@ -183,7 +183,7 @@ fn finalizer_errors(object: &Value, custom: bool) -> Vec<FieldError> {
 }
 
 /// Standard, or with a domain.
-pub(super) fn is_known_finalizer(finalizer: &str) -> bool {
+pub fn is_known_finalizer(finalizer: &str) -> bool {
     finalizer.contains('/') || matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion")
 }
 
