@@ -98,7 +98,7 @@ fn validate_volumes(spec: &Value, path: &str, errors: &mut Vec<FieldError>) -> B
     let mut names = BTreeSet::new();
     for (index, volume) in items_of(spec, "volumes").iter().enumerate() {
         let path = format!("{path}.volumes[{index}]");
-        let name = text_of(volume, "name");
+        let (name, before) = (text_of(volume, "name"), errors.len());
         let sources: Vec<&String> =
             volume.as_object().into_iter().flat_map(|v| v.keys()).filter(|k| *k != "name").collect();
         if let Some(second) =
@@ -107,13 +107,13 @@ fn validate_volumes(spec: &Value, path: &str, errors: &mut Vec<FieldError>) -> B
             let why = "may not specify more than 1 volume type";
             errors.push(FieldError::forbidden(format!("{path}.{second}"), why));
         }
-        validate_name(name, &format!("{path}.name"), &names, errors);
-        // A volume with too many sources, or none, is none that could be mounted.
-        if sources.len() == 1 {
-            names.insert(name.to_owned());
-        }
         errors.extend(crate::pod_volumes::source_errors(volume, &path));
         errors.extend(crate::pod_volumes::account_errors(volume, spec, &path));
+        validate_name(name, &format!("{path}.name"), &names, errors);
+        // A volume with anything wrong about it is none that could be mounted.
+        if errors.len() == before && !sources.is_empty() {
+            names.insert(name.to_owned());
+        }
     }
     names
 }
@@ -481,6 +481,21 @@ mod tests {
 
     fn spec() -> Value {
         json!({"containers": [{"name": "c", "image": "x", "resources": {}}], "priority": 0})
+    }
+
+    fn told(spec: &Value) -> Vec<String> {
+        validate_spec(spec, "s").into_iter().map(|e| format!("{}: {}", e.field, e.message)).collect()
+    }
+
+    #[test]
+    fn a_volume_with_an_error_is_not_mounted() {
+        let mut spec = spec();
+        spec["containers"][0]["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
+        spec["volumes"] = json!([{"name": "v", "hostPath": {"path": "/a/../b"}}]);
+        let missing = "s.containers[0].volumeMounts[0].name: Not found: \"v\"".to_owned();
+        assert!(told(&spec).contains(&missing), "{:?}", told(&spec));
+        spec["volumes"][0]["hostPath"]["path"] = "/b".into();
+        assert!(!told(&spec).contains(&missing));
     }
 
     #[test]
