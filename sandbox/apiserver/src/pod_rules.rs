@@ -46,13 +46,6 @@ pub fn spec_errors(spec: &Value, at: &str) -> Vec<FieldError> {
     errors.extend(named_badly(spec, "hostname", at, label_problems));
     errors.extend(named_badly(spec, "subdomain", at, label_problems));
     errors.extend(user_errors(spec, at));
-    for (index, toleration) in items_of(spec, "tolerations").iter().enumerate() {
-        let effect = text_of(toleration, "effect");
-        if toleration.get("tolerationSeconds").is_some_and(Value::is_i64) && effect != "NoExecute" {
-            let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            errors.push(FieldError::invalid_text(format!("{at}.tolerations[{index}].effect"), effect, why));
-        }
-    }
     let mut gates = BTreeSet::new();
     for (index, gate) in items_of(spec, "schedulingGates").iter().enumerate() {
         let (field, name) = (format!("{at}.schedulingGates[{index}]"), text_of(gate, "name"));

@@ -237,10 +237,16 @@ pub fn validate_toleration(toleration: &Value, path: &str, errors: &mut Vec<Fiel
         let why = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
         errors.push(FieldError::invalid_text(format!("{path}.operator"), operator, why));
     }
+    let effect = text_of(toleration, "effect");
+    if toleration.get("tolerationSeconds").is_some_and(Value::is_i64) && effect != "NoExecute" {
+        let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+        errors.push(FieldError::invalid_text(format!("{path}.effect"), effect, why));
+    }
     match operator {
         "Equal" | "" => {
-            for problem in meta::label_value_problems(value) {
-                errors.push(FieldError::invalid_text(format!("{path}.operator"), value, &problem));
+            let problems = meta::label_value_problems(value);
+            if !problems.is_empty() {
+                errors.push(FieldError::invalid_text(format!("{path}.operator"), value, &problems.join(";")));
             }
         }
         "Exists" => {
