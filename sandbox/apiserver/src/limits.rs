@@ -113,7 +113,7 @@ pub fn is_quota_standard(name: &str) -> bool {
 }
 
 /// `IsNativeResource`.
-fn is_native(name: &str) -> bool {
+pub fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
@@ -121,6 +121,11 @@ fn is_native(name: &str) -> bool {
 pub fn is_extended(name: &str) -> bool {
     let named = || meta::qualified_name_problems(&format!("requests.{name}")).is_empty();
     !is_native(name) && !name.starts_with("requests.") && named()
+}
+
+/// `IsOvercommitAllowed`.
+pub fn may_overcommit(name: &str) -> bool {
+    is_native(name) && !name.starts_with("hugepages-")
 }
 
 /// `IsIntegerResourceName`.

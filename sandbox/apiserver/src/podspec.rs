@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::internal_form::internal_text;
-use crate::limits::Amount;
+use crate::limits::{Amount, may_overcommit};
 use crate::meta;
 use crate::pod_update::immutable_spec;
 use crate::resource::Resource;
@@ -215,7 +215,7 @@ fn validate_resources(resources: &Value, path: &str, errors: &mut Vec<FieldError
     }
     for (name, request) in map("requests").into_iter().flatten() {
         let Some(limit) = map("limits").and_then(|l| l.get(name)) else { continue };
-        if name.contains('/') && Amount::parse(request) != Amount::parse(limit) {
+        if !may_overcommit(name) && Amount::parse(request) != Amount::parse(limit) {
             let why = format!("must be equal to {name} limit of {}", crate::limits::show_amount(limit));
             errors.push(FieldError::invalid(format!("{path}.resources.requests"), request, &why));
         } else if Amount::parse(request) > Amount::parse(limit) {
@@ -502,6 +502,20 @@ mod tests {
         assert!(told(&spec).contains(&missing), "{:?}", told(&spec));
         spec["volumes"][0]["hostPath"]["path"] = "/b".into();
         assert!(!told(&spec).contains(&missing));
+    }
+
+    #[test]
+    fn large_pages_are_requested_as_they_are_limited() {
+        let told = |request: &str| {
+            let mut spec = spec();
+            let amounts = |pages: &str| json!({"cpu": "1", "hugepages-2Mi": pages});
+            spec["containers"][0]["resources"] = json!({"requests": amounts(request), "limits": amounts("4Mi")});
+            told(&spec)
+        };
+        assert!(told("4Mi").is_empty());
+        let why =
+            "s.containers[0].resources.requests: Invalid value: \"2Mi\": must be equal to hugepages-2Mi limit of 4Mi";
+        assert_eq!(told("2Mi"), [why]);
     }
 
     #[test]
