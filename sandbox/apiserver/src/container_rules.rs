@@ -199,6 +199,7 @@ fn right_errors(container: &Value, spec: &Value, at: &str) -> Vec<FieldError> {
         errors.push(FieldError::invalid_text(field, mount, "`hostUsers` must be false to use `Unmasked`"));
     }
     errors.extend(seccomp_errors(context, at));
+    errors.extend(crate::mount_rules::armor_errors(context, at));
     errors
 }
 

@@ -286,9 +286,6 @@ fn container_errors(container: &Value, at: &str) -> Vec<FieldError> {
             errors.push(FieldError::invalid_text(format!("{at}.envFrom"), "", why));
         }
     }
-    if let Some(context) = member(container, "securityContext") {
-        errors.extend(crate::mount_rules::armor_errors(context, &format!("{at}.securityContext")));
-    }
     errors.extend(resource_errors(container.get("resources").unwrap_or(&Value::Null), &format!("{at}.resources")));
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         errors.extend(member(container, probe).into_iter().flat_map(|p| probe_errors(p, &format!("{at}.{probe}"))));
