@@ -247,11 +247,12 @@ fn context_errors(context: &Value, at: &str) -> Vec<FieldError> {
     errors
 }
 
-fn container_errors(container: &Value, at: &str) -> Vec<FieldError> {
+pub(crate) fn container_errors(container: &Value, at: &str) -> Vec<FieldError> {
     let mut errors = user_errors(container, at);
     let image = text_of(container, "image");
     // A template may still be mended by who makes pods of it.
-    if image.trim() != image && at.starts_with("spec.containers") {
+    if image.trim() != image && ["spec.containers", "spec.ephemeralContainers"].iter().any(|list| at.starts_with(list))
+    {
         let why = "must not have leading or trailing whitespace";
         errors.push(FieldError::invalid_text(format!("{at}.image"), image, why));
     }

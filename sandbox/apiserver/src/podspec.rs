@@ -94,7 +94,7 @@ fn one_of(value: &Value, path: &str, member: &str, known: &[&str], errors: &mut 
     }
 }
 
-fn validate_volumes(spec: &Value, path: &str, errors: &mut Vec<FieldError>) -> BTreeSet<String> {
+pub(crate) fn validate_volumes(spec: &Value, path: &str, errors: &mut Vec<FieldError>) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (index, volume) in items_of(spec, "volumes").iter().enumerate() {
         let path = format!("{path}.volumes[{index}]");
@@ -138,7 +138,7 @@ fn validate_name(name: &str, path: &str, taken: &BTreeSet<String>, errors: &mut 
     }
 }
 
-fn validate_container(
+pub(crate) fn validate_container(
     container: &Value,
     path: &str,
     (volumes, host_network): (&BTreeSet<String>, bool),
