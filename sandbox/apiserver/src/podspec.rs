@@ -64,15 +64,7 @@ pub fn validate_spec(spec: &Value, path: &str) -> Vec<FieldError> {
     for (index, toleration) in items_of(spec, "tolerations").iter().enumerate() {
         validate_toleration(toleration, &format!("{path}.tolerations[{index}]"), &mut errors);
     }
-    for (key, value) in spec.get("nodeSelector").and_then(Value::as_object).into_iter().flatten() {
-        let value = value.as_str().unwrap_or_default();
-        for problem in meta::qualified_name_problems(key) {
-            errors.push(FieldError::invalid_text(format!("{path}.nodeSelector"), key, &problem));
-        }
-        for problem in meta::label_value_problems(value) {
-            errors.push(FieldError::invalid_text(format!("{path}.nodeSelector"), value, &problem));
-        }
-    }
+    errors.extend(meta::label_errors(spec.get("nodeSelector"), &format!("{path}.nodeSelector")));
     errors.extend(crate::pod_affinity::spread_errors(spec, path));
     errors.extend(crate::pod_affinity::affinity_errors(spec, path));
     for member in ["activeDeadlineSeconds"] {

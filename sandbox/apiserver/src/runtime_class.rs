@@ -78,13 +78,7 @@ pub fn class_errors(class: &Value) -> Vec<FieldError> {
     let pod_fixed = class.pointer("/overhead/podFixed");
     let mut errors = crate::pod_rules::overhead_errors(pod_fixed, "overhead");
     let scheduling = class.get("scheduling").unwrap_or(&Value::Null);
-    for (key, value) in scheduling.get("nodeSelector").and_then(Value::as_object).into_iter().flatten() {
-        let value = value.as_str().unwrap_or_default();
-        let keys = meta::qualified_name_problems(key).into_iter().map(|why| (key.as_str(), why));
-        for (shown, why) in keys.chain(meta::label_value_problems(value).into_iter().map(|why| (value, why))) {
-            errors.push(FieldError::invalid_text("scheduling.nodeSelector", shown, &why));
-        }
-    }
+    errors.extend(meta::label_errors(scheduling.get("nodeSelector"), "scheduling.nodeSelector"));
     let tolerations = scheduling.get("tolerations").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     for (index, toleration) in tolerations.iter().enumerate() {
         let at = format!("scheduling.tolerations[{index}]");

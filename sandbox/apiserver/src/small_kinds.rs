@@ -4,22 +4,11 @@
 use serde_json::Value;
 
 use crate::error::go_struct;
+use crate::kind_rules::{given, spec_of, text_of};
 use crate::limits::{Amount, is_counted, is_quota_standard};
 use crate::schema::FieldError;
 
 const NEGATIVE: &str = "must be greater than or equal to 0";
-
-fn spec_of(object: &Value) -> &Value {
-    object.get("spec").unwrap_or(&Value::Null)
-}
-
-fn text_of<'v>(value: &'v Value, key: &str) -> &'v str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn given<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
-    value.get(key).filter(|v| !v.is_null())
-}
 
 /// A PodDisruptionBudget.
 pub fn budget_errors(budget: &Value) -> Vec<FieldError> {
@@ -136,11 +125,8 @@ pub fn schedule_errors(job: &Value, old: Option<&Value>) -> Vec<FieldError> {
         errors.push(FieldError::not_supported("spec.concurrencyPolicy", policy, &policies));
     }
     let inner = spec.pointer("/jobTemplate/spec").unwrap_or(&Value::Null);
-    for key in ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"] {
-        if let Some(number) = given(inner, key).filter(|number| number.as_i64().is_some_and(|n| n < 0)) {
-            errors.push(FieldError::invalid(format!("spec.jobTemplate.spec.{key}"), number, NEGATIVE));
-        }
-    }
+    let counts = ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"];
+    errors.extend(crate::workload_rules::negative(inner, "spec.jobTemplate.spec", &counts));
     let template = spec.pointer("/jobTemplate/spec/template").unwrap_or(&Value::Null);
     errors.extend(crate::workload_rules::template_errors(template, "spec.jobTemplate.spec.template"));
     let pod = template.get("spec").unwrap_or(&Value::Null);
