@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kind_rules::{items_of, text_of, unsupported};
+use crate::kind_rules::{given, invalid_all, items_of, text_of, unsupported};
 use crate::limits::Amount;
 use crate::schema::FieldError;
 
@@ -11,10 +11,6 @@ const KINDS: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Re
 const SOURCES: [&str; 5] = ["object", "external", "pods", "resource", "containerResource"];
 const LONGEST_WINDOW: i64 = 3600;
 const LONGEST_PERIOD: i64 = 1800;
-
-fn given<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
-    value.get(key).filter(|v| !v.is_null())
-}
 
 /// The measures and the behavior of a spec.
 pub fn measure_errors(spec: &Value) -> Vec<FieldError> {
@@ -119,8 +115,7 @@ pub fn path_name_errors(field: &str, name: &str, missing: &str) -> Vec<FieldErro
     if name.is_empty() {
         return vec![FieldError::required(field, missing)];
     }
-    let parts = ["/", "%"].into_iter().filter(|part| name.contains(part));
-    parts.map(|part| FieldError::invalid_text(field, name, &format!("may not contain '{part}'"))).collect()
+    invalid_all(field, name, &crate::meta::path_segment_problems(name, false))
 }
 
 fn target_errors(target: &Value, at: &str) -> Vec<FieldError> {

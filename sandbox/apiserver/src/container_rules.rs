@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::internal_form::internal_text;
-use crate::limits::Amount;
+use crate::limits::{Amount, is_counted};
 use crate::podspec::{NULL, items_of, text_of};
 use crate::schema::FieldError;
 
@@ -107,7 +107,7 @@ fn amount_errors(resources: &Value, at: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let of = |list: &str| resources.get(list).and_then(Value::as_object).into_iter().flatten();
     for list in ["limits", "requests"] {
-        for (name, amount) in of(list).filter(|(name, _)| name.contains('/')) {
+        for (name, amount) in of(list).filter(|(name, _)| is_counted(name)) {
             if Amount::parse(amount).is_some_and(|amount| !amount.is_whole()) {
                 let shown = amount.as_str().and_then(crate::schema::canonical_quantity);
                 let shown = shown.map_or_else(|| amount.clone(), Into::into);
@@ -199,6 +199,7 @@ fn right_errors(container: &Value, spec: &Value, at: &str) -> Vec<FieldError> {
         errors.push(FieldError::invalid_text(field, mount, "`hostUsers` must be false to use `Unmasked`"));
     }
     errors.extend(seccomp_errors(context, at));
+    errors.extend(crate::mount_rules::armor_errors(context, at));
     errors
 }
 

@@ -1,9 +1,11 @@
 //! Which statuses a Job may be given (`pkg/apis/batch/validation`, `validateJobStatus`, with the options of the
-//! registry's `getStatusValidationOptions`): a rule is asked only where one of its fields changes. What is said of
-//! indexes and of pods that were not counted yet is not among them.
+//! registry's `getStatusValidationOptions`): most rules are asked only where one of their fields changes. That indexes
+//! which failed and indexes which are completed do not overlap is not among them.
 
 use serde_json::Value;
 
+use crate::error::go_struct;
+use crate::kind_rules::items_of;
 use crate::schema::{CauseReason, FieldError};
 
 /// A condition before and after.
@@ -29,10 +31,17 @@ pub fn status_errors(job: &Value, old: &Value) -> Vec<FieldError> {
     let (complete, failed) = (flag("Complete"), flag("Failed"));
     let (target, met) = (flag("FailureTarget"), flag("SuccessCriteriaMet"));
     let finished = Flag { before: complete.before || failed.before, now: complete.now || failed.now };
-    let moved = |member: &str| status_of(job, member) != status_of(old, member);
+    let moved = |member: &str| moved(job, old, member);
     let (start, end) = (status_of(job, "startTime"), status_of(job, "completionTime"));
     let late = |why: &str| end.map(|end| FieldError::invalid("status.completionTime", end, why));
     let mut errors = Vec::new();
+    for member in ["ready", "terminating"] {
+        if let Some(number) = status_of(job, member).filter(|number| number.as_i64() < Some(0)) {
+            let why = "must be greater than or equal to 0";
+            errors.push(FieldError::invalid(format!("status.{member}"), number, why));
+        }
+    }
+    errors.extend(uncounted_errors(job));
     if (complete.changed() || failed.changed()) && complete.now && failed.now {
         errors.push(condition_error("cannot set Complete=True and Failed=true conditions"));
     }
@@ -50,32 +59,39 @@ pub fn status_errors(job: &Value, old: &Value) -> Vec<FieldError> {
     if (moved("startTime") || moved("completionTime")) && start.zip(end).is_some_and(is_before) {
         errors.extend(late("must be equal to or after `startTime`"));
     }
-    if failed.changed() && failed.now && !target.now {
+    if (failed.changed() || moved("failedIndexes")) && failed.now && !target.now {
         errors.push(condition_error("cannot set Failed=True condition without the FailureTarget=true condition"));
     }
     if (complete.changed() || met.changed()) && complete.now && !met.now {
         let why = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition";
         errors.push(condition_error(why));
     }
-    let active = status_of(job, "active").filter(|active| active.as_i64() > Some(0));
-    if let Some(active) = active.filter(|_| finished.now && (finished.changed() || moved("active"))) {
+    // Where a job is finished, what has come to rest: a member is asked about with the end and when it moves.
+    let rests = |member: &str| finished.now && (finished.changed() || moved(member));
+    let above = |member: &str| status_of(job, member).filter(|n| n.as_i64() > Some(0) && rests(member));
+    if let Some(active) = above("active") {
         errors.push(FieldError::invalid("status.active", active, "active>0 is invalid for finished job"));
     }
     let empty = job.pointer("/spec/suspend") == Some(&Value::Bool(true))
         && job.pointer("/spec/completions").and_then(Value::as_i64) == Some(0);
-    if finished.now && (finished.changed() || moved("startTime")) && start.is_none() && !empty {
+    if rests("startTime") && start.is_none() && !empty {
         errors.push(FieldError::required("status.startTime", "startTime is required for finished job"));
     }
-    errors.extend(counter_errors(job, old));
-    errors.extend(start_error(job, old));
-    errors.extend(index_errors(job, old));
-    errors.extend(uncounted_errors(job));
-    let ended = [("Complete", complete), ("Failed", failed)];
-    for (kind, _) in ended.into_iter().filter(|(_, flag)| flag.before && !flag.now) {
-        errors.push(condition_error(&format!("cannot disable the terminal {kind}=True condition")));
+    if let Some(pods) = status_of(job, "uncountedTerminatedPods").filter(|_| rests("uncountedTerminatedPods"))
+        && ["succeeded", "failed"].into_iter().any(|list| !items_of(pods, list).is_empty())
+    {
+        let shown = go_struct(pods, &[("Succeeded", "succeeded", "null"), ("Failed", "failed", "null")]);
+        let why = "must be empty for finished job";
+        errors.push(FieldError::invalid_shown("status.uncountedTerminatedPods", &shown, why));
     }
-    if met.before && !met.now {
-        errors.push(condition_error("cannot disable the SuccessCriteriaMet=True condition"));
+    errors.extend(index_errors(job, old));
+    if let Some(terminating) = above("terminating") {
+        let why = "terminating>0 is invalid for finished job";
+        errors.push(FieldError::invalid("status.terminating", terminating, why));
+    }
+    let many = |ready: &&Value| ready.as_i64() > Some(count(job, "active"));
+    if let Some(ready) = status_of(job, "ready").filter(many).filter(|_| moved("ready") || moved("active")) {
+        errors.push(FieldError::invalid("status.ready", ready, "cannot set more ready pods than active"));
     }
     if met.now && failed.now {
         errors.push(condition_error("cannot set SuccessCriteriaMet=True and Failed=true conditions"));
@@ -83,63 +99,74 @@ pub fn status_errors(job: &Value, old: &Value) -> Vec<FieldError> {
     if met.now && target.now {
         errors.push(condition_error("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"));
     }
+    if complete.now && !met.now && job.pointer("/spec/successPolicy").is_some_and(Value::is_object) {
+        let why = "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True";
+        errors.push(condition_error(why));
+    }
+    for (kind, _) in [("Failed", failed), ("Complete", complete), ("FailureTarget", target)]
+        .into_iter()
+        .filter(|(_, flag)| flag.before && !flag.now)
+    {
+        errors.push(condition_error(&format!("cannot disable the terminal {kind}=True condition")));
+    }
+    errors.extend(counter_errors(job, old));
+    if status_of(old, "completionTime").is_some() && moved("completionTime") {
+        errors.extend(late("field is immutable"));
+    }
+    errors.extend(start_error(job, old));
+    if met.before && !met.now {
+        errors.push(condition_error("cannot disable the SuccessCriteriaMet=True condition"));
+    }
+    if complete.before && !met.before && met.now {
+        let why = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions";
+        errors.push(condition_error(why));
+    }
     errors
 }
 
-/// Counters only grow, and no more pods are ready than there are.
+/// Counters only grow, but for a job that can be scaled down.
 fn counter_errors(job: &Value, old: &Value) -> Vec<FieldError> {
-    let count = |job: &Value, member: &str| status_of(job, member).and_then(Value::as_i64).unwrap_or(0);
-    let mut errors = Vec::new();
-    for member in ["ready", "terminating"] {
-        let number = count(job, member);
-        if number < 0 {
-            let why = "must be greater than or equal to 0";
-            errors.push(FieldError::invalid(format!("status.{member}"), &number.into(), why));
-        }
-    }
-    for member in ["succeeded", "failed"] {
-        let number = count(job, member);
-        if number < count(old, member) {
-            let why = format!("cannot decrease the {member} counter");
-            errors.push(FieldError::invalid(format!("status.{member}"), &number.into(), &why));
-        }
-    }
-    if let Some(ready) = status_of(job, "ready").filter(|n| n.as_i64() > Some(count(job, "active"))) {
-        errors.push(FieldError::invalid("status.ready", ready, "cannot set more ready pods than active"));
-    }
-    errors
+    let elastic = is_indexed(job) && job.pointer("/spec/completions") == job.pointer("/spec/parallelism");
+    let fallen = ["failed", "succeeded"].into_iter().filter(|member| count(job, member) < count(old, member));
+    let told = fallen.filter(|member| *member == "failed" || !elastic);
+    told.map(|member| {
+        let why = format!("cannot decrease the {member} counter");
+        FieldError::invalid(format!("status.{member}"), &count(job, member).into(), &why)
+    })
+    .collect()
 }
 
-/// A job that was started stays so, unless it is suspended.
+/// A job that was started stays so, unless it is suspended or was until now.
 fn start_error(job: &Value, old: &Value) -> Option<FieldError> {
     let suspended = job.pointer("/spec/suspend") == Some(&Value::Bool(true));
+    let resumes = holds(old, "Suspended") && has_condition(job, "Suspended", "False");
     let (before, now) = (status_of(old, "startTime"), status_of(job, "startTime"));
-    let moved = before.is_some() && before != now && !suspended;
+    let moved = before.is_some() && before != now && !suspended && !resumes;
     let why = "field is immutable for unsuspended job once set";
     moved.then(|| FieldError::invalid("status.startTime", now.unwrap_or(&Value::Null), why))
 }
 
 /// Only jobs whose pods are numbered have numbers of pods.
 fn index_errors(job: &Value, old: &Value) -> Vec<FieldError> {
-    let indexed = job.pointer("/spec/completionMode").and_then(Value::as_str) == Some("Indexed");
-    let mut errors = Vec::new();
-    if let Some(list) = status_of(job, "completedIndexes").filter(|list| !indexed && **list != "") {
-        let why = "cannot set non-empty completedIndexes when non-indexed completion mode";
-        errors.push(FieldError::invalid("status.completedIndexes", list, why));
-    }
+    let completions = job.pointer("/spec/completions").and_then(Value::as_i64);
     let per_index = job.pointer("/spec/backoffLimitPerIndex").is_some_and(|limit| !limit.is_null());
-    if let Some(list) = status_of(job, "failedIndexes").filter(|_| !per_index) {
-        let why = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
-        errors.push(FieldError::invalid("status.failedIndexes", list, why));
-    }
-    let completions = job.pointer("/spec/completions").and_then(Value::as_i64).unwrap_or(0);
-    let read = if per_index { &["completedIndexes", "failedIndexes"][..] } else { &["completedIndexes"] };
-    for member in read {
-        let Some(list) = status_of(job, member).filter(|list| Some(*list) != status_of(old, member)) else { continue };
+    let given = |member| status_of(job, member).filter(|_| moved(job, old, member));
+    let (completed, failed) = (given("completedIndexes"), given("failedIndexes"));
+    let mut errors = Vec::new();
+    for (member, list) in [("completedIndexes", completed), ("failedIndexes", failed.filter(|_| per_index))] {
+        let (Some(list), Some(completions)) = (list, completions) else { continue };
         if let Err(why) = crate::job_policies::count_indexes(list.as_str().unwrap_or_default(), completions) {
             let why = format!("error parsing {member}: {why}");
             errors.push(FieldError::invalid(format!("status.{member}"), list, &why));
         }
+    }
+    if let Some(list) = completed.filter(|list| !is_indexed(job) && **list != "") {
+        let why = "cannot set non-empty completedIndexes when non-indexed completion mode";
+        errors.push(FieldError::invalid("status.completedIndexes", list, why));
+    }
+    if let Some(list) = failed.filter(|_| !per_index) {
+        let why = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
+        errors.push(FieldError::invalid("status.failedIndexes", list, why));
     }
     errors
 }
@@ -149,8 +176,8 @@ fn uncounted_errors(job: &Value) -> Vec<FieldError> {
     let mut seen = std::collections::BTreeSet::new();
     let mut errors = Vec::new();
     for list in ["succeeded", "failed"] {
-        let pods = status_of(job, "uncountedTerminatedPods").and_then(|pods| pods.get(list)).and_then(Value::as_array);
-        for (index, uid) in pods.into_iter().flatten().enumerate() {
+        let pods = status_of(job, "uncountedTerminatedPods").map_or(&[][..], |pods| items_of(pods, list));
+        for (index, uid) in pods.iter().enumerate() {
             let field = format!("status.uncountedTerminatedPods.{list}[{index}]");
             let text = uid.as_str().unwrap_or_default();
             if text.is_empty() {
@@ -171,9 +198,32 @@ fn status_of<'v>(job: &'v Value, member: &str) -> Option<&'v Value> {
     job.get("status").and_then(|status| status.get(member)).filter(|value| !value.is_null())
 }
 
+/// Whether a member changes; of a number or a text in Go, nothing is the same as none.
+fn moved(job: &Value, old: &Value, member: &str) -> bool {
+    let none = |value: &&Value| match member {
+        "active" => **value == 0,
+        "completedIndexes" => **value == "",
+        _ => false,
+    };
+    let of = |job| status_of(job, member).filter(|value| !none(value));
+    of(job) != of(old)
+}
+
+fn count(job: &Value, member: &str) -> i64 {
+    status_of(job, member).and_then(Value::as_i64).unwrap_or(0)
+}
+
+fn is_indexed(job: &Value) -> bool {
+    job.pointer("/spec/completionMode").and_then(Value::as_str) == Some("Indexed")
+}
+
 fn holds(job: &Value, kind: &str) -> bool {
+    has_condition(job, kind, "True")
+}
+
+fn has_condition(job: &Value, kind: &str, state: &str) -> bool {
     let conditions = status_of(job, "conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|one| one["type"] == kind && one["status"] == "True")
+    conditions.into_iter().flatten().any(|one| one["type"] == kind && one["status"] == state)
 }
 
 #[cfg(test)]
@@ -234,14 +284,13 @@ mod tests {
             "uncountedTerminatedPods": {"succeeded": ["a", "a", ""]}});
         let found: Vec<String> = status_errors(&job(new), &old).into_iter().map(|e| e.field).collect();
         let wanted = [
-            "status.succeeded",
-            "status.ready",
-            "status.startTime",
-            "status.completedIndexes",
-            "status.failedIndexes",
-            "status.completedIndexes",
             "status.uncountedTerminatedPods.succeeded[1]",
             "status.uncountedTerminatedPods.succeeded[2]",
+            "status.completedIndexes",
+            "status.failedIndexes",
+            "status.ready",
+            "status.succeeded",
+            "status.startTime",
         ];
         assert_eq!(found, wanted);
     }
@@ -252,5 +301,48 @@ mod tests {
         let mut new = old.clone();
         new["status"]["ready"] = json!(0);
         assert!(status_errors(&new, &old).is_empty());
+        let odd = json!({"status": {"ready": 2, "active": 1, "completedIndexes": "0", "failedIndexes": "9"}});
+        let mut new = odd.clone();
+        new["status"]["failed"] = json!(1);
+        assert!(status_errors(&new, &odd).is_empty());
+    }
+
+    fn between(spec: &Value, old: &Value, new: &Value) -> Vec<String> {
+        let job = |status: &Value| json!({"spec": spec, "status": status});
+        status_errors(&job(new), &job(old)).into_iter().map(|e| e.message).collect()
+    }
+
+    #[test]
+    fn an_indexed_job_is_scaled_down() {
+        let spec = |mode: &str, least: i64| json!({"completionMode": mode, "completions": 2, "parallelism": least});
+        let fall = |spec: Value| between(&spec, &json!({"succeeded": 3}), &json!({"succeeded": 2})).len();
+        assert_eq!((fall(spec("Indexed", 2)), fall(spec("Indexed", 1)), fall(spec("NonIndexed", 2))), (0, 1, 1));
+    }
+
+    #[test]
+    fn indexes_are_read_where_completions_bound_them() {
+        let told = |spec: Value| between(&spec, &json!({}), &json!({"completedIndexes": "7"}));
+        assert!(told(json!({"completionMode": "Indexed"})).is_empty());
+        let why = "Invalid value: \"7\": error parsing completedIndexes: too large index: \"7\"";
+        assert_eq!(told(json!({"completionMode": "Indexed", "completions": 2})), [why]);
+    }
+
+    #[test]
+    fn a_job_that_goes_on_starts_anew() {
+        let status = |suspended: &str, start: &str| {
+            json!({"startTime": start,
+            "conditions": [{"type": "Suspended", "status": suspended}]})
+        };
+        let old = status("True", "2026-11-24T02:30:00Z");
+        let later = "2026-11-24T03:30:00Z";
+        assert!(between(&json!({}), &old, &status("False", later)).is_empty());
+        assert_eq!(between(&json!({}), &old, &status("True", later)).len(), 1);
+    }
+
+    #[test]
+    fn a_job_that_is_to_fail_stays_so() {
+        let old = json!({"conditions": [{"type": "FailureTarget", "status": "True"}]});
+        let why = "Invalid value: cannot disable the terminal FailureTarget=True condition";
+        assert_eq!(between(&json!({}), &old, &json!({})), [why]);
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::error::Status;
 use crate::meta;
 use crate::resource::Resource;
-use crate::schema;
+use crate::schema::{self, FieldError};
 use crate::server::ApiServer;
 
 /// A quantity in billionths, exactly.
@@ -77,6 +77,69 @@ impl Amount {
     pub fn as_number(self) -> Option<f64> {
         self.ratio_to(Self(1_000_000_000))
     }
+}
+
+/// What a quota measures in whole numbers.
+const COUNTED: [&str; 9] = [
+    "configmaps",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+];
+
+/// What a quota measures beside those.
+const SHARED: [&str; 10] = [
+    "cpu",
+    "ephemeral-storage",
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+    "requests.storage",
+];
+
+/// `IsStandardQuotaResourceName`.
+pub fn is_quota_standard(name: &str) -> bool {
+    let pages = ["hugepages-", "requests.hugepages-"].iter().any(|prefix| name.starts_with(prefix));
+    pages || COUNTED.contains(&name) || SHARED.contains(&name)
+}
+
+/// `IsNativeResource`.
+pub fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+/// `IsExtendedResourceName`: somebody else's, as long as a quota can name it.
+pub fn is_extended(name: &str) -> bool {
+    let named = || meta::qualified_name_problems(&format!("requests.{name}")).is_empty();
+    !is_native(name) && !name.starts_with("requests.") && named()
+}
+
+/// `IsOvercommitAllowed`.
+pub fn may_overcommit(name: &str) -> bool {
+    is_native(name) && !name.starts_with("hugepages-")
+}
+
+/// `IsIntegerResourceName`.
+pub fn is_counted(name: &str) -> bool {
+    COUNTED.contains(&name) || is_extended(name)
+}
+
+/// The name of anything that is measured (`validateResourceName`).
+pub fn name_errors(name: &str, field: &str) -> Vec<FieldError> {
+    let mut odd = meta::qualified_name_problems(name);
+    if odd.is_empty() && !name.contains('/') && !is_quota_standard(name) && name != "storage" {
+        odd.push("must be a standard resource type or fully qualified".into());
+    }
+    odd.iter().map(|why| FieldError::invalid_text(field, name, why)).collect()
 }
 
 /// The limits of the namespace's ranges, those of one type if it is given.

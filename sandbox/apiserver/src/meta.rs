@@ -7,13 +7,12 @@ mod validate;
 use serde_json::{Map, Value};
 
 use crate::error::go_quote;
-use validate::is_known_finalizer;
 
 pub use decode::{decode_metadata, drop_undecodable, json_type};
 pub use names::{
     label_problems, label_value_problems, path_segment_problems, qualified_name_problems, subdomain_problems,
 };
-pub use validate::{go_text, validate_metadata, validate_update};
+pub use validate::{go_text, is_known_finalizer, label_errors, validate_metadata, validate_update};
 
 /// The Go type that kind and version are read into.
 pub const TYPE_META: &str =

@@ -6,6 +6,9 @@ use serde_json::Value;
 use crate::podspec::{items_of, text_of};
 use crate::schema::{CauseReason, FieldError};
 
+/// A path of the longest kind, without its end.
+const LONGEST_PROFILE: usize = 4095;
+
 /// The mounts and the claims of a container; `at` is the container.
 pub fn mount_errors(container: &Value, spec: &Value, at: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -86,13 +89,22 @@ pub fn armor_errors(context: &Value, at: &str) -> Vec<FieldError> {
     let (kind, name) = (text_of(profile, "type"), text_of(profile, "localhostProfile"));
     let field = format!("{at}.localhostProfile");
     match kind {
-        "Localhost" if name.trim().is_empty() => {
-            vec![FieldError::required(field, "must be set when AppArmor type is Localhost")]
+        "Localhost" => {
+            let mut errors = Vec::new();
+            if name.trim() != name {
+                errors.push(FieldError::invalid_text(field.as_str(), name, "must not be padded with whitespace"));
+            } else if name.is_empty() {
+                errors.push(FieldError::required(field.as_str(), "must be set when AppArmor type is Localhost"));
+            }
+            if name.len() > LONGEST_PROFILE {
+                errors.push(FieldError::too_long(field, LONGEST_PROFILE));
+            }
+            errors
         }
-        "Localhost" => Vec::new(),
-        "RuntimeDefault" | "Unconfined" if name.is_empty() => Vec::new(),
         "RuntimeDefault" | "Unconfined" => {
-            vec![FieldError::invalid_text(field, name, "can only be set when AppArmor type is Localhost")]
+            let given = profile.get("localhostProfile").filter(|name| name.is_string()).into_iter();
+            let why = "can only be set when AppArmor type is Localhost";
+            given.map(|name| FieldError::invalid(field.as_str(), name, why)).collect()
         }
         "" => vec![FieldError::required(format!("{at}.type"), "type is required when appArmorProfile is set")],
         other => {
@@ -135,7 +147,17 @@ mod tests {
     #[test]
     fn a_profile_of_the_node_has_a_name() {
         let told = |profile: Value| armor_errors(&json!({"appArmorProfile": profile}), "c").len();
-        assert_eq!(told(json!({"type": "Localhost", "localhostProfile": "x"})), 0);
+        let named = |name: &str| {
+            let errors =
+                armor_errors(&json!({"appArmorProfile": {"type": "Localhost", "localhostProfile": name}}), "c");
+            errors.into_iter().map(|e| e.reason).collect::<Vec<_>>()
+        };
+        assert_eq!(named("x"), []);
+        assert_eq!(named(""), [CauseReason::Required]);
+        assert_eq!(named(" "), [CauseReason::Invalid]);
+        assert_eq!(named(" x"), [CauseReason::Invalid]);
+        assert_eq!(named(&"x".repeat(4096)), [CauseReason::TooLong]);
+        assert_eq!(told(json!({"type": "Unconfined", "localhostProfile": ""})), 1);
         assert_eq!(told(json!({"type": "Localhost"})), 1);
         assert_eq!(told(json!({"type": "RuntimeDefault", "localhostProfile": "x"})), 1);
     }

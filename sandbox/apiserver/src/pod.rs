@@ -1,12 +1,13 @@
 //! What the server adds to a Pod: its status and quality class, the tolerations and the priority that default admission
 //! gives (plugins DefaultTolerationSeconds, Priority, LimitRanger).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use crate::container_rules::Role;
 use crate::error::Status;
-use crate::podspec::text_of;
+use crate::podspec::{self, items_of, text_of};
 use crate::schema::{CauseReason, FieldError};
 use crate::server::ApiServer;
 
@@ -117,75 +118,63 @@ fn is_zero(quantity: &Value) -> bool {
         || quantity.as_f64() == Some(0.0)
 }
 
-fn containers_of<'v>(pod: &'v Value, list: &str) -> &'v [Value] {
-    pod.pointer(&format!("/spec/{list}")).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-fn container_names<'v>(pod: &'v Value, list: &str) -> Vec<&'v str> {
-    let found = pod.pointer(&format!("/spec/{list}")).and_then(Value::as_array);
-    found.into_iter().flatten().filter_map(|c| c.get("name").and_then(Value::as_str)).collect()
-}
-
-/// Ephemeral containers share the names of the others.
+/// Ephemeral containers share the names of the others, and stay (`ValidatePodEphemeralContainersUpdate`).
 pub fn ephemeral_errors(pod: &Value, old: &Value) -> Vec<FieldError> {
-    let mut taken = container_names(pod, "containers");
-    taken.extend(container_names(pod, "initContainers"));
-    let mut errors = Vec::new();
-    let now = container_names(pod, "ephemeralContainers");
-    for gone in container_names(old, "ephemeralContainers").into_iter().filter(|name| !now.contains(name)) {
-        let why = format!("existing ephemeral containers {} may not be removed\n", crate::error::go_quote(gone));
-        errors.push(FieldError::forbidden("spec.ephemeralContainers", &why));
-    }
-    for old in containers_of(old, "ephemeralContainers") {
-        let name = text_of(old, "name");
-        let kept = containers_of(pod, "ephemeralContainers").iter().find(|c| text_of(c, "name") == name);
-        if let Some(new) = kept.filter(|new| *new != old) {
-            let diff = crate::internal_form::internal_diff("EphemeralContainer", old, new);
-            let quoted = crate::error::go_quote(name);
-            let why = format!("existing ephemeral containers {quoted} may not be changed\n{diff}");
-            errors.push(FieldError::forbidden("spec.ephemeralContainers", &why));
-        }
-    }
-    for (index, name) in now.into_iter().enumerate() {
-        if taken.contains(&name) {
-            errors.push(FieldError::duplicate(format!("spec.ephemeralContainers[{index}].name"), &name.into()));
-        }
-        taken.push(name);
-    }
-    let mounted: BTreeSet<&str> = containers_of(pod, "volumes").iter().map(|volume| text_of(volume, "name")).collect();
-    for (index, container) in containers_of(pod, "ephemeralContainers").iter().enumerate() {
+    const ODD: [&str; 9] = [
+        "ports",
+        "resources",
+        "resizePolicy",
+        "restartPolicy",
+        "restartPolicyRules",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "lifecycle",
+    ];
+    let spec = pod.get("spec").unwrap_or(&Value::Null);
+    let others = ["containers", "initContainers"].into_iter().flat_map(|list| items_of(spec, list));
+    let others: BTreeSet<String> = others.map(|container| text_of(container, "name").to_owned()).collect();
+    let (mut names, mut errors) = (others.clone(), Vec::new());
+    // What is wrong with the volumes has been told.
+    let volumes = podspec::validate_volumes(spec, "spec", &mut Vec::new());
+    let why = "cannot be set for an Ephemeral Container";
+    let list = items_of(spec, "ephemeralContainers");
+    for (index, container) in list.iter().enumerate() {
         let at = format!("spec.ephemeralContainers[{index}]");
-        let odd =
-            ["ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resources", "resizePolicy"];
-        let empty = |value: &Value| value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
-        let given = odd.into_iter().filter(|key| container.get(*key).is_some_and(|v| !empty(v)));
-        let why = "cannot be set for an Ephemeral Container";
-        errors.extend(given.map(|key| FieldError::forbidden(format!("{at}.{key}"), why)));
-        if text_of(container, "image").is_empty() {
-            errors.push(FieldError::required(format!("{at}.image"), ""));
-        }
-        let name = text_of(container, "name");
-        let field = format!("{at}.name");
-        if name.is_empty() {
-            errors.push(FieldError::required(field, ""));
-        } else {
-            let problems = crate::meta::label_problems(name);
-            errors.extend(problems.iter().map(|why| FieldError::invalid_text(field.as_str(), name, why)));
-        }
+        let mut plain = container.clone();
+        plain
+            .as_object_mut()
+            .into_iter()
+            .for_each(|members| members.retain(|key, _| !ODD[5..].contains(&key.as_str())));
+        podspec::validate_container(&plain, &at, (&volumes, false), &mut names, &mut errors);
+        errors.extend(crate::pod_rules::container_errors(&plain, &at));
+        errors.extend(crate::container_rules::container_errors(&plain, Role::Main, spec, &at));
         let target = text_of(container, "targetContainerName");
-        let there = |list: &str| container_names(pod, list).contains(&target);
-        if !target.is_empty() && !there("containers") && !there("initContainers") {
+        if !target.is_empty() && !others.contains(target) {
             let field = format!("{at}.targetContainerName");
             errors.push(FieldError::value(CauseReason::NotFound, field, &target.into(), ""));
         }
-        let mounts = container.get("volumeMounts").and_then(Value::as_array);
-        for (index, mount) in mounts.into_iter().flatten().enumerate() {
-            let name = text_of(mount, "name");
-            if !mounted.contains(name) {
-                let field = format!("{at}.volumeMounts[{index}].name");
-                errors.push(FieldError::value(CauseReason::NotFound, field, &name.into(), ""));
-            }
+        let nothing = |value: &Value| value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
+        let given = ODD.into_iter().filter(|key| container.get(*key).is_some_and(|value| !nothing(value)));
+        errors.extend(given.map(|key| FieldError::forbidden(format!("{at}.{key}"), why)));
+        for (index, mount) in items_of(container, "volumeMounts").iter().enumerate() {
+            let given = ["subPath", "subPathExpr"].into_iter().filter(|key| !text_of(mount, key).is_empty());
+            errors.extend(given.map(|key| FieldError::forbidden(format!("{at}.volumeMounts[{index}].{key}"), why)));
         }
+    }
+    let now: BTreeMap<&str, &Value> = list.iter().map(|container| (text_of(container, "name"), container)).collect();
+    for old in old.get("spec").map_or(&[][..], |spec| items_of(spec, "ephemeralContainers")) {
+        let name = text_of(old, "name");
+        let quoted = crate::error::go_quote(name);
+        let why = match now.get(name) {
+            Some(new) if *new == old => continue,
+            Some(new) => {
+                let diff = crate::internal_form::internal_diff("EphemeralContainer", old, new);
+                format!("existing ephemeral containers {quoted} may not be changed\n{diff}")
+            }
+            None => format!("existing ephemeral containers {quoted} may not be removed\n"),
+        };
+        errors.push(FieldError::forbidden("spec.ephemeralContainers", &why));
     }
     errors
 }
@@ -203,7 +192,24 @@ mod tests {
         let mut odd = pod("");
         odd["spec"]["ephemeralContainers"][0]["targetContainerName"] = "zz".into();
         odd["spec"]["ephemeralContainers"][0]["resources"] = json!({"limits": {"cpu": "1"}});
-        odd["spec"]["ephemeralContainers"][0]["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
-        assert_eq!(ephemeral_errors(&odd, &json!({})).len(), 4);
+        odd["spec"]["ephemeralContainers"][0]["volumeMounts"] =
+            json!([{"name": "v", "mountPath": "/v", "subPath": "s"}]);
+        odd["spec"]["ephemeralContainers"][0]["env"] = json!([{"name": ""}]);
+        let found: Vec<_> = ephemeral_errors(&odd, &pod("i")).into_iter().map(|e| e.field).collect();
+        let at = "spec.ephemeralContainers";
+        let wanted = [
+            "[0].image",
+            "[0].env[0].name",
+            "[0].volumeMounts[0].name",
+            "[0].targetContainerName",
+            "[0].resources",
+            "[0].volumeMounts[0].subPath",
+            "",
+        ];
+        assert_eq!(found, wanted.map(|part| format!("{at}{part}")));
+        let mut twice = pod("i");
+        twice["spec"]["ephemeralContainers"][0]["name"] = "c".into();
+        let found: Vec<_> = ephemeral_errors(&twice, &json!({})).into_iter().map(|e| e.reason).collect();
+        assert_eq!(found, [CauseReason::Duplicate]);
     }
 }

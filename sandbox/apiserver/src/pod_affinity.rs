@@ -33,14 +33,7 @@ pub fn affinity_errors(spec: &Value, at: &str) -> Vec<FieldError> {
 fn node_errors(affinity: &Value, at: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if let Some(required) = affinity.get(REQUIRED).filter(|r| r.is_object()) {
-        let at = format!("{at}.{REQUIRED}.nodeSelectorTerms");
-        let terms = items_of(required, "nodeSelectorTerms");
-        if terms.is_empty() {
-            errors.push(FieldError::required(at.as_str(), "must have at least one node selector term"));
-        }
-        for (index, term) in terms.iter().enumerate() {
-            errors.extend(selector_errors(term, &format!("{at}[{index}]")));
-        }
+        errors.extend(node_selector_errors(required, &format!("{at}.{REQUIRED}")));
     }
     for (index, weighted) in items_of(affinity, PREFERRED).iter().enumerate() {
         let at = format!("{at}.{PREFERRED}[{index}]");
@@ -56,8 +49,18 @@ fn weight_error(weighted: &Value, at: &str) -> Option<FieldError> {
         .then(|| FieldError::invalid(format!("{at}.weight"), &weight.into(), "must be in the range 1-100"))
 }
 
+/// `ValidateNodeSelector`.
+pub fn node_selector_errors(selector: &Value, at: &str) -> Vec<FieldError> {
+    let at = format!("{at}.nodeSelectorTerms");
+    let terms = items_of(selector, "nodeSelectorTerms");
+    if terms.is_empty() {
+        return vec![FieldError::required(at, "must have at least one node selector term")];
+    }
+    terms.iter().enumerate().flat_map(|(index, term)| selector_errors(term, &format!("{at}[{index}]"))).collect()
+}
+
 /// A term of a node selector.
-pub fn selector_errors(term: &Value, at: &str) -> Vec<FieldError> {
+fn selector_errors(term: &Value, at: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (index, expression) in items_of(term, "matchExpressions").iter().enumerate() {
         let at = format!("{at}.matchExpressions[{index}]");

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::container_rules::{self, Role};
-use crate::limits::Amount;
+use crate::limits::{self, Amount};
 use crate::meta::{label_problems, qualified_name_problems, subdomain_problems};
 use crate::schema::FieldError;
 
@@ -46,13 +46,6 @@ pub fn spec_errors(spec: &Value, at: &str) -> Vec<FieldError> {
     errors.extend(named_badly(spec, "hostname", at, label_problems));
     errors.extend(named_badly(spec, "subdomain", at, label_problems));
     errors.extend(user_errors(spec, at));
-    for (index, toleration) in items_of(spec, "tolerations").iter().enumerate() {
-        let effect = text_of(toleration, "effect");
-        if toleration.get("tolerationSeconds").is_some_and(Value::is_i64) && effect != "NoExecute" {
-            let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            errors.push(FieldError::invalid_text(format!("{at}.tolerations[{index}].effect"), effect, why));
-        }
-    }
     let mut gates = BTreeSet::new();
     for (index, gate) in items_of(spec, "schedulingGates").iter().enumerate() {
         let (field, name) = (format!("{at}.schedulingGates[{index}]"), text_of(gate, "name"));
@@ -198,14 +191,12 @@ pub fn overhead_errors(overhead: Option<&Value>, at: &str) -> Vec<FieldError> {
 /// The name of something that containers use (`validateContainerResourceName`).
 pub fn resource_name_errors(name: &str, field: &str) -> Vec<FieldError> {
     let standard = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
-    let problems = crate::meta::qualified_name_problems(name);
-    let mut errors: Vec<FieldError> = problems.iter().map(|why| FieldError::invalid_text(field, name, why)).collect();
-    if !name.contains('/') && !standard {
-        if problems.is_empty() && name != "storage" {
-            let why = "must be a standard resource type or fully qualified";
-            errors.push(FieldError::invalid_text(field, name, why));
-        }
-        errors.push(FieldError::invalid_text(field, name, "must be a standard resource for containers"));
+    let mut errors = limits::name_errors(name, field);
+    if !name.contains('/') {
+        let why = "must be a standard resource for containers";
+        errors.extend((!standard).then(|| FieldError::invalid_text(field, name, why)));
+    } else if !limits::is_native(name) && !limits::is_extended(name) {
+        errors.push(FieldError::invalid_text(field, name, "doesn't follow extended resource name standard"));
     }
     errors
 }
@@ -256,11 +247,12 @@ fn context_errors(context: &Value, at: &str) -> Vec<FieldError> {
     errors
 }
 
-fn container_errors(container: &Value, at: &str) -> Vec<FieldError> {
+pub(crate) fn container_errors(container: &Value, at: &str) -> Vec<FieldError> {
     let mut errors = user_errors(container, at);
     let image = text_of(container, "image");
     // A template may still be mended by who makes pods of it.
-    if image.trim() != image && at.starts_with("spec.containers") {
+    if image.trim() != image && ["spec.containers", "spec.ephemeralContainers"].iter().any(|list| at.starts_with(list))
+    {
         let why = "must not have leading or trailing whitespace";
         errors.push(FieldError::invalid_text(format!("{at}.image"), image, why));
     }
@@ -294,9 +286,6 @@ fn container_errors(container: &Value, at: &str) -> Vec<FieldError> {
             let why = "may not have more than one field specified at a time";
             errors.push(FieldError::invalid_text(format!("{at}.envFrom"), "", why));
         }
-    }
-    if let Some(context) = member(container, "securityContext") {
-        errors.extend(crate::mount_rules::armor_errors(context, &format!("{at}.securityContext")));
     }
     errors.extend(resource_errors(container.get("resources").unwrap_or(&Value::Null), &format!("{at}.resources")));
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
@@ -359,16 +348,15 @@ fn variable_errors(variable: &Value, at: &str) -> Vec<FieldError> {
 /// Resources of nobody's name, and wanted ones that can not be shared out twice.
 fn resource_errors(resources: &Value, at: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let names = |list: &str| -> Vec<&String> {
-        resources.get(list).and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name).collect()
-    };
+    let amounts = |list: &str| resources.get(list).and_then(Value::as_object).into_iter().flatten();
     for list in ["limits", "requests"] {
-        for name in names(list) {
+        for (name, _) in amounts(list) {
             errors.extend(resource_name_errors(name, &format!("{at}.{list}[{name}]")));
         }
     }
-    let limits = names("limits");
-    if names("requests").into_iter().any(|name| name.contains('/') && !limits.contains(&name)) {
+    let unlimited = |name: &&String| resources.pointer("/limits").is_none_or(|limits| limits.get(*name).is_none());
+    let names = amounts("requests").map(|(name, _)| name);
+    for _ in names.filter(|name| !limits::may_overcommit(name)).filter(unlimited) {
         let why = "Limit must be set for non overcommitable resources";
         errors.push(FieldError::required(format!("{at}.limits"), why));
     }
@@ -425,6 +413,9 @@ mod tests {
         assert_eq!(wanted(json!({"requests": {"a.b/gpu": "1"}, "limits": {"a.b/gpu": "1"}})), 0);
         assert_eq!(wanted(json!({"requests": {"a.b/gpu": "1"}})), 1);
         assert_eq!(wanted(json!({"requests": {"foo": "1"}})), 2);
+        assert_eq!(wanted(json!({"requests": {"x.kubernetes.io/a": "1"}})), 0);
+        assert_eq!(wanted(json!({"requests": {"hugepages-2Mi": "2Mi"}})), 1);
+        assert_eq!(wanted(json!({"limits": {"requests.a.b/gpu": "1"}})), 1);
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub fn source_errors(volume: &Value, at: &str) -> Vec<FieldError> {
         }
         "secret" | "configMap" => {
             errors.extend(mode_error(source, "defaultMode", &at));
-            errors.extend(key_errors(source, &at));
+            errors.extend(items_errors(source, &at));
         }
         "downwardAPI" => errors.extend(downward_errors(source, &at)),
         "projected" => errors.extend(projected_errors(source, &at)),
@@ -109,16 +109,21 @@ fn mode_error(holder: &Value, key: &str, at: &str) -> Option<FieldError> {
 }
 
 /// Keys of a map as files.
-fn key_errors(source: &Value, at: &str) -> Vec<FieldError> {
+fn items_errors(source: &Value, at: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (index, item) in items_of(source, "items").iter().enumerate() {
-        let at = format!("{at}.items[{index}]");
-        if text_of(item, "key").is_empty() {
-            errors.push(FieldError::required(format!("{at}.key"), ""));
-        }
-        errors.extend(path_errors(text_of(item, "path"), &format!("{at}.path")));
-        errors.extend(mode_error(item, "mode", &at));
+        errors.extend(key_errors(item, &format!("{at}.items[{index}]")));
     }
+    errors
+}
+
+fn key_errors(item: &Value, at: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if text_of(item, "key").is_empty() {
+        errors.push(FieldError::required(format!("{at}.key"), ""));
+    }
+    errors.extend(path_errors(text_of(item, "path"), &format!("{at}.path")));
+    errors.extend(mode_error(item, "mode", at));
     errors
 }
 
@@ -140,73 +145,82 @@ fn path_errors(path: &str, at: &str) -> Vec<FieldError> {
 }
 
 fn downward_errors(source: &Value, at: &str) -> Vec<FieldError> {
+    let files = items_of(source, "items").iter().flat_map(|file| file_errors(file, at));
+    mode_error(source, "defaultMode", at).into_iter().chain(files).collect()
+}
+
+fn file_errors(file: &Value, at: &str) -> Vec<FieldError> {
     const FIELDS: [&str; 5] =
         ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
     let mut errors = Vec::new();
-    errors.extend(mode_error(source, "defaultMode", at));
-    for file in items_of(source, "items") {
-        errors.extend(path_errors(text_of(file, "path"), &format!("{at}.path")));
-        let (field, resource) = (file.get("fieldRef"), file.get("resourceFieldRef"));
-        match (field, resource) {
-            (None, None) => {
-                errors.push(FieldError::required(at, "one of fieldRef and resourceFieldRef is required"));
-            }
-            (Some(_), Some(_)) => {
-                let why = "fieldRef and resourceFieldRef can not be specified simultaneously";
-                errors.push(FieldError::invalid_text(at, "resource", why));
-            }
-            (Some(field), None) => {
-                let path = text_of(field, "fieldPath");
-                let entry = path.starts_with("metadata.annotations['") || path.starts_with("metadata.labels['");
-                if path.is_empty() {
-                    errors.push(FieldError::required(format!("{at}.fieldRef.fieldPath"), ""));
-                } else if !entry && !FIELDS.contains(&path) {
-                    let field = format!("{at}.fieldRef.fieldPath");
-                    // A path of a pod that has no place in a file, or none of a pod at all.
-                    if path.starts_with("spec.") || path.starts_with("status.") {
-                        errors.push(FieldError::not_supported(field, &path.into(), &FIELDS));
-                    } else {
-                        let why = format!("error converting fieldPath: field label not supported: {path}");
-                        errors.push(FieldError::invalid_text(field, path, &why));
-                    }
+    errors.extend(path_errors(text_of(file, "path"), &format!("{at}.path")));
+    let (field, resource) = (file.get("fieldRef"), file.get("resourceFieldRef"));
+    match (field, resource) {
+        (None, None) => {
+            errors.push(FieldError::required(at, "one of fieldRef and resourceFieldRef is required"));
+        }
+        (Some(_), Some(_)) => {
+            let why = "fieldRef and resourceFieldRef can not be specified simultaneously";
+            errors.push(FieldError::invalid_text(at, "resource", why));
+        }
+        (Some(field), None) => {
+            let path = text_of(field, "fieldPath");
+            let entry = path.starts_with("metadata.annotations['") || path.starts_with("metadata.labels['");
+            if path.is_empty() {
+                errors.push(FieldError::required(format!("{at}.fieldRef.fieldPath"), ""));
+            } else if !entry && !FIELDS.contains(&path) {
+                let field = format!("{at}.fieldRef.fieldPath");
+                // A path of a pod that has no place in a file, or none of a pod at all.
+                if path.starts_with("spec.") || path.starts_with("status.") {
+                    errors.push(FieldError::not_supported(field, &path.into(), &FIELDS));
+                } else {
+                    let why = format!("error converting fieldPath: field label not supported: {path}");
+                    errors.push(FieldError::invalid_text(field, path, &why));
                 }
             }
-            (None, Some(_)) => {}
         }
-        errors.extend(mode_error(file, "mode", at));
+        (None, Some(_)) => {}
     }
+    errors.extend(mode_error(file, "mode", at));
     errors
-}
-
-/// Sources of which keys become files.
-fn is_keyed(kind: &str) -> bool {
-    matches!(kind, "secret" | "configMap")
 }
 
 fn projected_errors(source: &Value, at: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     errors.extend(mode_error(source, "defaultMode", at));
     let mut paths = BTreeSet::new();
+    let mut collision = |path, shown: &str| {
+        let taken = !paths.insert(path);
+        taken.then(|| FieldError::invalid_text(at, shown, "conflicting duplicate paths"))
+    };
     for (index, part) in items_of(source, "sources").iter().enumerate() {
-        for (_, part) in part.as_object().into_iter().flatten().filter(|(kind, _)| is_keyed(kind)) {
-            for item in items_of(part, "items") {
-                let path = text_of(item, "path");
-                if !path.is_empty() && !paths.insert(path) {
-                    errors.push(FieldError::invalid_text(at, text_of(part, "name"), "conflicting duplicate paths"));
-                }
-            }
-        }
         let here = format!("{at}.sources[{index}]");
         for (kind, source) in part.as_object().into_iter().flatten() {
             let here = format!("{here}.{kind}");
             match kind.as_str() {
                 "secret" | "configMap" => {
-                    if text_of(source, "name").is_empty() {
+                    let name = text_of(source, "name");
+                    if name.is_empty() {
                         errors.push(FieldError::required(format!("{here}.name"), ""));
                     }
-                    errors.extend(key_errors(source, &here));
+                    for (index, item) in items_of(source, "items").iter().enumerate() {
+                        errors.extend(key_errors(item, &format!("{here}.items[{index}]")));
+                        let path = Some(text_of(item, "path")).filter(|path| !path.is_empty());
+                        errors.extend(path.and_then(|path| collision(path, name)));
+                    }
                 }
-                "downwardAPI" => errors.extend(downward_errors(source, &here)),
+                "downwardAPI" => {
+                    for file in items_of(source, "items") {
+                        errors.extend(file_errors(file, &here));
+                        let path = Some(text_of(file, "path")).filter(|path| !path.is_empty());
+                        errors.extend(path.and_then(|path| collision(path, path)));
+                    }
+                }
+                "clusterTrustBundle" => {
+                    let path = text_of(source, "path");
+                    errors.extend(path_errors(path, &format!("{here}.path")));
+                    errors.extend(collision(path, path));
+                }
                 "serviceAccountToken" => errors.extend(token_errors(source, at, &here)),
                 _ => {}
             }
@@ -284,6 +298,22 @@ mod tests {
     fn a_file_stays_within_its_volume() {
         let at = |path: &str| fields(json!({"configMap": {"name": "c", "items": [{"key": "k", "path": path}]}})).len();
         assert_eq!((at("a/b"), at("../b"), at("/b"), at("..b")), (0, 1, 1, 1));
+    }
+
+    #[test]
+    fn projected_files_do_not_collide_but_for_a_token() {
+        let map = json!({"configMap": {"name": "c", "items": [{"key": "k", "path": "x"}]}});
+        let field = json!({"fieldPath": "metadata.name"});
+        let downward = json!({"downwardAPI": {"items": [{"path": "x", "fieldRef": field}]}});
+        let bundle = json!({"clusterTrustBundle": {"name": "b", "path": "x"}});
+        let token = json!({"serviceAccountToken": {"path": "x"}});
+        let told = |sources: [&Value; 3]| {
+            let errors = source_errors(&json!({"projected": {"sources": sources}}), "v");
+            errors.into_iter().map(|e| e.message).collect::<Vec<_>>()
+        };
+        let why = "Invalid value: \"x\": conflicting duplicate paths";
+        assert_eq!(told([&map, &downward, &bundle]), [why, why]);
+        assert!(told([&map, &token, &token]).is_empty());
     }
 
     #[test]

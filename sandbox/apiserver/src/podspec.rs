@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::internal_form::internal_text;
-use crate::limits::Amount;
+use crate::limits::{Amount, may_overcommit};
 use crate::meta;
 use crate::pod_update::immutable_spec;
 use crate::resource::Resource;
@@ -64,15 +64,7 @@ pub fn validate_spec(spec: &Value, path: &str) -> Vec<FieldError> {
     for (index, toleration) in items_of(spec, "tolerations").iter().enumerate() {
         validate_toleration(toleration, &format!("{path}.tolerations[{index}]"), &mut errors);
     }
-    for (key, value) in spec.get("nodeSelector").and_then(Value::as_object).into_iter().flatten() {
-        let value = value.as_str().unwrap_or_default();
-        for problem in meta::qualified_name_problems(key) {
-            errors.push(FieldError::invalid_text(format!("{path}.nodeSelector"), key, &problem));
-        }
-        for problem in meta::label_value_problems(value) {
-            errors.push(FieldError::invalid_text(format!("{path}.nodeSelector"), value, &problem));
-        }
-    }
+    errors.extend(meta::label_errors(spec.get("nodeSelector"), &format!("{path}.nodeSelector")));
     errors.extend(crate::pod_affinity::spread_errors(spec, path));
     errors.extend(crate::pod_affinity::affinity_errors(spec, path));
     for member in ["activeDeadlineSeconds"] {
@@ -94,11 +86,11 @@ fn one_of(value: &Value, path: &str, member: &str, known: &[&str], errors: &mut 
     }
 }
 
-fn validate_volumes(spec: &Value, path: &str, errors: &mut Vec<FieldError>) -> BTreeSet<String> {
+pub(crate) fn validate_volumes(spec: &Value, path: &str, errors: &mut Vec<FieldError>) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (index, volume) in items_of(spec, "volumes").iter().enumerate() {
         let path = format!("{path}.volumes[{index}]");
-        let name = text_of(volume, "name");
+        let (name, before) = (text_of(volume, "name"), errors.len());
         let sources: Vec<&String> =
             volume.as_object().into_iter().flat_map(|v| v.keys()).filter(|k| *k != "name").collect();
         if let Some(second) =
@@ -107,13 +99,13 @@ fn validate_volumes(spec: &Value, path: &str, errors: &mut Vec<FieldError>) -> B
             let why = "may not specify more than 1 volume type";
             errors.push(FieldError::forbidden(format!("{path}.{second}"), why));
         }
-        validate_name(name, &format!("{path}.name"), &names, errors);
-        // A volume with too many sources, or none, is none that could be mounted.
-        if sources.len() == 1 {
-            names.insert(name.to_owned());
-        }
         errors.extend(crate::pod_volumes::source_errors(volume, &path));
         errors.extend(crate::pod_volumes::account_errors(volume, spec, &path));
+        validate_name(name, &format!("{path}.name"), &names, errors);
+        // A volume with anything wrong about it is none that could be mounted.
+        if errors.len() == before && !sources.is_empty() {
+            names.insert(name.to_owned());
+        }
     }
     names
 }
@@ -138,7 +130,7 @@ fn validate_name(name: &str, path: &str, taken: &BTreeSet<String>, errors: &mut 
     }
 }
 
-fn validate_container(
+pub(crate) fn validate_container(
     container: &Value,
     path: &str,
     (volumes, host_network): (&BTreeSet<String>, bool),
@@ -215,7 +207,7 @@ fn validate_resources(resources: &Value, path: &str, errors: &mut Vec<FieldError
     }
     for (name, request) in map("requests").into_iter().flatten() {
         let Some(limit) = map("limits").and_then(|l| l.get(name)) else { continue };
-        if name.contains('/') && Amount::parse(request) != Amount::parse(limit) {
+        if !may_overcommit(name) && Amount::parse(request) != Amount::parse(limit) {
             let why = format!("must be equal to {name} limit of {}", crate::limits::show_amount(limit));
             errors.push(FieldError::invalid(format!("{path}.resources.requests"), request, &why));
         } else if Amount::parse(request) > Amount::parse(limit) {
@@ -237,10 +229,16 @@ pub fn validate_toleration(toleration: &Value, path: &str, errors: &mut Vec<Fiel
         let why = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
         errors.push(FieldError::invalid_text(format!("{path}.operator"), operator, why));
     }
+    let effect = text_of(toleration, "effect");
+    if toleration.get("tolerationSeconds").is_some_and(Value::is_i64) && effect != "NoExecute" {
+        let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+        errors.push(FieldError::invalid_text(format!("{path}.effect"), effect, why));
+    }
     match operator {
         "Equal" | "" => {
-            for problem in meta::label_value_problems(value) {
-                errors.push(FieldError::invalid_text(format!("{path}.operator"), value, &problem));
+            let problems = meta::label_value_problems(value);
+            if !problems.is_empty() {
+                errors.push(FieldError::invalid_text(format!("{path}.operator"), value, &problems.join(";")));
             }
         }
         "Exists" => {
@@ -481,6 +479,35 @@ mod tests {
 
     fn spec() -> Value {
         json!({"containers": [{"name": "c", "image": "x", "resources": {}}], "priority": 0})
+    }
+
+    fn told(spec: &Value) -> Vec<String> {
+        validate_spec(spec, "s").into_iter().map(|e| format!("{}: {}", e.field, e.message)).collect()
+    }
+
+    #[test]
+    fn a_volume_with_an_error_is_not_mounted() {
+        let mut spec = spec();
+        spec["containers"][0]["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
+        spec["volumes"] = json!([{"name": "v", "hostPath": {"path": "/a/../b"}}]);
+        let missing = "s.containers[0].volumeMounts[0].name: Not found: \"v\"".to_owned();
+        assert!(told(&spec).contains(&missing), "{:?}", told(&spec));
+        spec["volumes"][0]["hostPath"]["path"] = "/b".into();
+        assert!(!told(&spec).contains(&missing));
+    }
+
+    #[test]
+    fn large_pages_are_requested_as_they_are_limited() {
+        let told = |request: &str| {
+            let mut spec = spec();
+            let amounts = |pages: &str| json!({"cpu": "1", "hugepages-2Mi": pages});
+            spec["containers"][0]["resources"] = json!({"requests": amounts(request), "limits": amounts("4Mi")});
+            told(&spec)
+        };
+        assert!(told("4Mi").is_empty());
+        let why =
+            "s.containers[0].resources.requests: Invalid value: \"2Mi\": must be equal to hugepages-2Mi limit of 4Mi";
+        assert_eq!(told("2Mi"), [why]);
     }
 
     #[test]

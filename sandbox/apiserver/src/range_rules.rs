@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::kind_rules::{items_of, spec_of, text_of, unsupported};
+use crate::kind_rules::{given, items_of, spec_of, text_of, unsupported};
 use crate::limits::{Amount, compare_amounts, show_amount};
 use crate::schema::FieldError;
 
@@ -165,21 +165,10 @@ pub fn volume_errors(volume: &Value) -> Vec<FieldError> {
         errors.push(FieldError::required("spec.nodeAffinity", "Local volume requires node affinity"));
     }
     if let Some(affinity) = spec.get("nodeAffinity").filter(|affinity| affinity.is_object()) {
-        let required = affinity.get("required").filter(|required| required.is_object());
-        match required.map(|required| items_of(required, "nodeSelectorTerms")) {
-            None => {
-                let why = "must specify required node constraints";
-                errors.push(FieldError::required("spec.nodeAffinity.required", why));
-            }
-            Some([]) => {
-                let field = "spec.nodeAffinity.required.nodeSelectorTerms";
-                errors.push(FieldError::required(field, "must have at least one node selector term"));
-            }
-            Some(terms) => {
-                let at = |index: usize| format!("spec.nodeAffinity.required.nodeSelectorTerms[{index}]");
-                let terms = terms.iter().enumerate();
-                errors.extend(terms.flat_map(|(i, term)| crate::pod_affinity::selector_errors(term, &at(i))));
-            }
+        let at = "spec.nodeAffinity.required";
+        match affinity.get("required").filter(|required| required.is_object()) {
+            None => errors.push(FieldError::required(at, "must specify required node constraints")),
+            Some(required) => errors.extend(crate::pod_affinity::node_selector_errors(required, at)),
         }
     }
     let whole = spec.pointer("/hostPath/path").and_then(Value::as_str) == Some("/");
@@ -194,9 +183,15 @@ pub fn volume_errors(volume: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What a volume is made of stays.
+/// What a volume is made of stays (`ValidatePersistentVolumeUpdate`).
 pub fn volume_changes(volume: &Value, old: &Value) -> Vec<FieldError> {
-    let (spec, old) = (spec_of(volume), spec_of(old));
+    let (mut spec, old) = (spec_of(volume).clone(), spec_of(old));
+    // The secret for growing may be named later.
+    let named = old.get("csi").is_some_and(|csi| given(csi, "controllerExpandSecretRef").is_some());
+    if let Some(csi) = spec.get_mut("csi").and_then(Value::as_object_mut).filter(|_| !named) {
+        csi.remove("controllerExpandSecretRef");
+    }
+    let spec = &spec;
     let mut errors = Vec::new();
     if SOURCES.iter().any(|source| spec.get(*source) != old.get(*source)) {
         let field = "spec.persistentvolumesource";
@@ -206,6 +201,10 @@ pub fn volume_changes(volume: &Value, old: &Value) -> Vec<FieldError> {
     let mode = |spec: &Value| spec.get("volumeMode").cloned().unwrap_or(Value::Null);
     if mode(spec) != mode(old) {
         errors.push(FieldError::invalid("volumeMode", &mode(spec), "field is immutable"));
+    }
+    let class = "volumeAttributesClassName";
+    if given(old, class).is_some() && given(spec, class).is_none() {
+        errors.push(FieldError::forbidden(format!("spec.{class}"), "update from non-nil value to nil is forbidden"));
     }
     errors
 }
@@ -269,6 +268,28 @@ mod tests {
         let diff = "@@ -2,7 +2,7 @@\n  \"GCEPersistentDisk\": null,\n  \"AWSElasticBlockStore\": null,\n  \"HostPath\": {\n-  \
                     \"Path\": \"/x\",\n+  \"Path\": \"/y\",\n";
         assert!(found[0].message.contains(diff), "{}", found[0].message);
+    }
+
+    #[test]
+    fn a_volume_is_told_later_who_makes_it_grow_and_keeps_a_class() {
+        let volume = |secret: &str, class: &str| {
+            let mut spec = json!({"csi": {"driver": "d"}});
+            if !secret.is_empty() {
+                spec["csi"]["controllerExpandSecretRef"] = json!({"name": secret});
+            }
+            if !class.is_empty() {
+                spec["volumeAttributesClassName"] = class.into();
+            }
+            json!({"spec": spec})
+        };
+        let told = |new: [&str; 2], old: [&str; 2]| {
+            let errors = volume_changes(&volume(new[0], new[1]), &volume(old[0], old[1]));
+            errors.into_iter().map(|e| e.field).collect::<Vec<_>>()
+        };
+        assert!(told(["a", "x"], ["", ""]).is_empty());
+        assert!(told(["a", "x"], ["a", "y"]).is_empty());
+        assert_eq!(told(["b", ""], ["a", ""]), ["spec.persistentvolumesource"]);
+        assert_eq!(told(["", ""], ["", "x"]), ["spec.volumeAttributesClassName"]);
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! What a RuntimeClass adds to the pods that name it: overhead, node selector and tolerations (admission plugin
 //! RuntimeClass).
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::error::{Status, go_quote};
 use crate::internal_form::internal_text;
 use crate::meta;
+use crate::podspec::text_of;
 use crate::resource::Resource;
-use crate::schema::{CauseReason, FieldError};
+use crate::schema::FieldError;
 use crate::server::ApiServer;
 use crate::store::Key;
 
@@ -75,20 +78,17 @@ pub fn class_errors(class: &Value) -> Vec<FieldError> {
     let pod_fixed = class.pointer("/overhead/podFixed");
     let mut errors = crate::pod_rules::overhead_errors(pod_fixed, "overhead");
     let scheduling = class.get("scheduling").unwrap_or(&Value::Null);
-    for (key, value) in scheduling.get("nodeSelector").and_then(Value::as_object).into_iter().flatten() {
-        let value = value.as_str().unwrap_or_default();
-        let keys = meta::qualified_name_problems(key).into_iter().map(|why| (key.as_str(), why));
-        for (shown, why) in keys.chain(meta::label_value_problems(value).into_iter().map(|why| (value, why))) {
-            errors.push(FieldError::invalid_text("scheduling.nodeSelector", shown, &why));
-        }
-    }
+    errors.extend(meta::label_errors(scheduling.get("nodeSelector"), "scheduling.nodeSelector"));
     let tolerations = scheduling.get("tolerations").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     for (index, toleration) in tolerations.iter().enumerate() {
         let at = format!("scheduling.tolerations[{index}]");
         crate::podspec::validate_toleration(toleration, &at, &mut errors);
-        if tolerations[..index].contains(toleration) {
+    }
+    let mut seen = BTreeSet::new();
+    for (index, toleration) in tolerations.iter().enumerate() {
+        if !seen.insert(["key", "operator", "value", "effect"].map(|member| text_of(toleration, member))) {
             let shown = internal_text("Toleration", toleration);
-            errors.push(FieldError::new(CauseReason::Duplicate, at, format!("Duplicate value: {shown}")));
+            errors.push(FieldError::duplicate_shown(format!("scheduling.tolerations[{index}]"), &shown));
         }
     }
     errors
@@ -106,6 +106,17 @@ mod tests {
         let class = json!({"overhead": {"podFixed": {"cpu": "-1"}}, "scheduling": {"nodeSelector": {"a b": "c"},
             "tolerations": [twice, twice]}});
         assert_eq!(fields(class), ["overhead.limits[cpu]", "scheduling.nodeSelector", "scheduling.tolerations[1]"]);
+    }
+
+    /// `validateTolerations`: seconds do not tell two tolerations apart, and duplicates come last.
+    #[test]
+    fn a_class_tolerates_each_thing_once() {
+        let toleration =
+            |effect: &str, seconds: u32| json!({"operator": "Exists", "effect": effect, "tolerationSeconds": seconds});
+        let list = [toleration("NoExecute", 1), toleration("NoExecute", 2), toleration("NoSchedule", 1)];
+        let errors = class_errors(&json!({"scheduling": {"tolerations": list}}));
+        let fields: Vec<_> = errors.iter().map(|e| e.field.as_str()).collect();
+        assert_eq!(fields, ["scheduling.tolerations[2].effect", "scheduling.tolerations[1]"]);
     }
 
     #[test]

@@ -1,24 +1,41 @@
 //! Which pods a quota counts: its scopes and the selector of scopes (`ValidateResourceQuotaSpec`).
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::internal_form::internal_text;
 use crate::kind_rules::{given, items_of, spec_of, text_of};
+use crate::limits::is_quota_standard;
 use crate::schema::FieldError;
 
 const IMMUTABLE: &str = "field is immutable";
+/// About how many bytes are told of one quota. The real server tells everything, however often.
+const LONGEST_TEXT: usize = 1 << 20;
 
 /// Whether a quota of this scope can measure it (`IsResourceQuotaScopeValidForResource`).
 fn is_scoped(scope: &str, measure: &str) -> bool {
     const COMPUTE: [&str; 6] = ["cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
-    let pods = matches!(measure, "pods" | "count/pods");
     match scope {
-        "BestEffort" => pods,
+        "BestEffort" => measure == "pods",
         "Terminating" | "NotTerminating" | "NotBestEffort" | "PriorityClass" | "CrossNamespacePodAffinity" => {
-            pods || COMPUTE.contains(&measure)
+            measure == "pods" || COMPUTE.contains(&measure)
         }
+        "VolumeAttributesClass" => matches!(measure, "persistentvolumeclaims" | "requests.storage"),
         _ => true,
     }
+}
+
+/// The standard measures of the quota that mean nothing within this scope.
+fn unscoped<'q>(spec: &'q Value, scope: &'q str) -> impl Iterator<Item = &'q String> {
+    let measured = spec.get("hard").and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name);
+    measured.filter(move |name| is_quota_standard(name) && !is_scoped(scope, name))
+}
+
+/// How many pairs of scopes exclude each other.
+fn conflicts(has: impl Fn(&str) -> bool) -> usize {
+    let pairs = [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")];
+    pairs.into_iter().filter(|(one, other)| has(one) && has(other)).count()
 }
 
 /// `validateScopedResourceSelectorRequirement`.
@@ -28,17 +45,20 @@ fn scope_selector_errors(spec: &Value, known: &[&str]) -> Vec<FieldError> {
     let Some(selector) = given(spec, "scopeSelector") else { return Vec::new() };
     let at = "spec.scopeSelector.matchExpressions";
     let expressions = items_of(selector, "matchExpressions");
+    let shown = internal_text("ScopeSelector", selector);
+    let most = LONGEST_TEXT / shown.len();
     let mut errors = Vec::new();
     for expression in expressions {
+        if errors.len() > most {
+            break;
+        }
         let (scope, operator) = (text_of(expression, "scopeName"), text_of(expression, "operator"));
         let values = items_of(expression, "values");
         if !known.contains(&scope) {
             errors.push(FieldError::invalid_text(format!("{at}.scopeName"), scope, "unsupported scope"));
         }
-        let measured = spec.get("hard").and_then(Value::as_object).into_iter().flatten();
-        for _ in measured.filter(|(name, _)| !is_scoped(scope, name)) {
-            let why = "unsupported scope applied to resource";
-            errors.push(FieldError::invalid_shown(at, &internal_text("ScopeSelector", selector), why));
+        for _ in unscoped(spec, scope).take(most + 1) {
+            errors.push(FieldError::invalid_shown(at, &shown, "unsupported scope applied to resource"));
         }
         if FIXED.contains(&scope) && operator != "Exists" {
             let why = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, \
@@ -62,8 +82,7 @@ fn scope_selector_errors(spec: &Value, known: &[&str]) -> Vec<FieldError> {
             }
         }
     }
-    let has = |wanted: &str| expressions.iter().any(|expression| text_of(expression, "scopeName") == wanted);
-    if (has("BestEffort") && has("NotBestEffort")) || (has("Terminating") && has("NotTerminating")) {
+    for _ in 0..conflicts(|wanted| expressions.iter().any(|expression| text_of(expression, "scopeName") == wanted)) {
         let scopes = spec.get("scopes").unwrap_or(&Value::Null);
         errors.push(FieldError::invalid(at, scopes, "conflicting scopes"));
     }
@@ -83,23 +102,26 @@ pub fn scope_errors(quota: &Value, old: Option<&Value>) -> Vec<FieldError> {
     ];
     let spec = spec_of(quota);
     let scopes = items_of(spec, "scopes");
-    let has = |scope: &str| scopes.iter().any(|s| s == scope);
-    let shown = Value::from(scopes.to_vec());
+    let shown = Value::from(scopes.to_vec()).to_string();
+    let refuse = |why: &str| FieldError::invalid_shown("spec.scopes", &shown, why);
+    let most = LONGEST_TEXT / shown.len();
     let mut errors = Vec::new();
-    let mut refuse = |why: &str| errors.push(FieldError::invalid("spec.scopes", &shown, why));
-    for scope in scopes {
-        if !scope.as_str().is_some_and(|s| KNOWN.contains(&s)) {
-            refuse("unsupported scope");
+    for scope in scopes.iter().filter_map(Value::as_str) {
+        if errors.len() > most {
+            break;
         }
-        let measured = spec.get("hard").and_then(Value::as_object).into_iter().flatten();
-        let odd = measured.filter(|(name, _)| !is_scoped(scope.as_str().unwrap_or_default(), name));
-        odd.for_each(|_| refuse("unsupported scope applied to resource"));
+        if !KNOWN.contains(&scope) {
+            errors.push(refuse("unsupported scope"));
+        }
+        let odd = unscoped(spec, scope).take(most + 1);
+        errors.extend(odd.map(|_| refuse("unsupported scope applied to resource")));
     }
-    if (has("BestEffort") && has("NotBestEffort")) || (has("Terminating") && has("NotTerminating")) {
-        refuse("conflicting scopes");
+    for _ in 0..conflicts(|wanted| scopes.iter().any(|scope| scope == wanted)) {
+        errors.push(refuse("conflicting scopes"));
     }
-    if old.is_some_and(|old| items_of(spec_of(old), "scopes") != scopes) {
-        refuse(IMMUTABLE);
+    let set = |scopes: &[Value]| scopes.iter().filter_map(Value::as_str).map(str::to_owned).collect::<BTreeSet<_>>();
+    if old.is_some_and(|old| set(items_of(spec_of(old), "scopes")) != set(scopes)) {
+        errors.push(refuse(IMMUTABLE));
     }
     errors.extend(scope_selector_errors(spec, &KNOWN));
     errors
@@ -128,5 +150,30 @@ mod tests {
         assert!(scope_errors(&quota(json!(["BestEffort"])), None).is_empty());
         assert_eq!(scope_errors(&quota(json!(["BestEffort", "NotBestEffort"])), None).len(), 1);
         assert_eq!(scope_errors(&quota(json!(["BestEffort"])), Some(&quota(json!([])))).len(), 1);
+    }
+    #[test]
+    fn a_scope_is_held_against_standard_measures_alone() {
+        let told = |scope: &str, measure: &str| {
+            scope_errors(&json!({"spec": {"hard": {measure: "1"}, "scopes": [scope]}}), None).len()
+        };
+        for free in ["requests.nvidia.com/gpu", "count/jobs.batch", "pods"] {
+            assert_eq!(told("NotTerminating", free), 0, "{free}");
+        }
+        for odd in ["services", "hugepages-2Mi", "requests.hugepages-2Mi"] {
+            assert_eq!(told("NotTerminating", odd), 1, "{odd}");
+        }
+        assert_eq!(told("VolumeAttributesClass", "requests.storage"), 0);
+        assert_eq!(told("VolumeAttributesClass", "pods"), 1);
+    }
+
+    #[test]
+    fn what_is_told_of_scopes_is_bounded() {
+        let hard: serde_json::Map<_, _> = (0..2000).map(|n| (format!("hugepages-{n}"), "1".into())).collect();
+        let expression = json!({"scopeName": "PriorityClass", "operator": "Exists"});
+        let (scopes, expressions) = (vec!["PriorityClass"; 1000], vec![expression; 1000]);
+        let selector = json!({"matchExpressions": expressions});
+        let quota = json!({"spec": {"hard": hard, "scopes": scopes, "scopeSelector": selector}});
+        let told: usize = scope_errors(&quota, None).iter().map(|e| e.message.len()).sum();
+        assert!((LONGEST_TEXT..4 * LONGEST_TEXT).contains(&told), "{told}");
     }
 }

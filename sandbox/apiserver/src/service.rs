@@ -324,7 +324,7 @@ fn used_addresses(server: &ApiServer) -> BTreeSet<String> {
 }
 
 /// An address that nobody has. Those that are kept for asking, the first sixteen, and those that somebody is likely to
-/// ask for come last.
+/// ask for come last: the real server draws lots, so that it seldom gives what a test asks for by name later on.
 fn free_address(used: &BTreeSet<String>) -> Option<String> {
     let likely = |last: &u8| {
         *last <= 16 || last.is_multiple_of(10) || last.is_multiple_of(11) || last % 100 < 10 || *last == 123

@@ -4,58 +4,11 @@
 use serde_json::Value;
 
 use crate::error::go_struct;
-use crate::limits::Amount;
+use crate::kind_rules::{given, spec_of, text_of};
+use crate::limits::{Amount, is_counted, is_quota_standard};
 use crate::schema::FieldError;
 
 const NEGATIVE: &str = "must be greater than or equal to 0";
-
-/// What a quota may measure by a name without a slash.
-const MEASURES: [&str; 19] = [
-    "configmaps",
-    "cpu",
-    "ephemeral-storage",
-    "limits.cpu",
-    "limits.ephemeral-storage",
-    "limits.memory",
-    "memory",
-    "persistentvolumeclaims",
-    "pods",
-    "replicationcontrollers",
-    "requests.cpu",
-    "requests.ephemeral-storage",
-    "requests.memory",
-    "requests.storage",
-    "resourcequotas",
-    "secrets",
-    "services",
-    "services.loadbalancers",
-    "services.nodeports",
-];
-
-/// What there is in whole numbers only.
-const COUNTED: [&str; 9] = [
-    "configmaps",
-    "persistentvolumeclaims",
-    "pods",
-    "replicationcontrollers",
-    "resourcequotas",
-    "secrets",
-    "services",
-    "services.loadbalancers",
-    "services.nodeports",
-];
-
-fn spec_of(object: &Value) -> &Value {
-    object.get("spec").unwrap_or(&Value::Null)
-}
-
-fn text_of<'v>(value: &'v Value, key: &str) -> &'v str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn given<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
-    value.get(key).filter(|v| !v.is_null())
-}
 
 /// A PodDisruptionBudget.
 pub fn budget_errors(budget: &Value) -> Vec<FieldError> {
@@ -105,21 +58,15 @@ pub fn measure_errors(amounts: Option<&Value>, at: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (name, amount) in amounts.and_then(Value::as_object).into_iter().flatten() {
         let field = format!("{at}[{name}]");
-        if !name.contains('/') && !MEASURES.contains(&name.as_str()) && !name.starts_with("hugepages-") {
-            let problems = crate::meta::qualified_name_problems(name);
-            let odd = if problems.is_empty() {
-                vec!["must be a standard resource type or fully qualified".to_owned()]
-            } else {
-                problems
-            };
-            errors.extend(odd.iter().map(|why| FieldError::invalid_text(field.clone(), name, why)));
+        errors.extend(crate::limits::name_errors(name, &field));
+        if !name.contains('/') && !is_quota_standard(name) {
             errors.push(FieldError::invalid_text(field.clone(), name, "must be a standard resource for quota"));
         }
         let parsed = Amount::parse(amount);
         if parsed.is_some_and(Amount::is_negative) {
             errors.push(FieldError::invalid(field.as_str(), amount, NEGATIVE));
         }
-        if COUNTED.contains(&name.as_str()) && parsed.is_some_and(|amount| !amount.is_whole()) {
+        if is_counted(name) && parsed.is_some_and(|amount| !amount.is_whole()) {
             errors.push(FieldError::invalid(field, amount, "must be an integer"));
         }
     }
@@ -178,11 +125,8 @@ pub fn schedule_errors(job: &Value, old: Option<&Value>) -> Vec<FieldError> {
         errors.push(FieldError::not_supported("spec.concurrencyPolicy", policy, &policies));
     }
     let inner = spec.pointer("/jobTemplate/spec").unwrap_or(&Value::Null);
-    for key in ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"] {
-        if let Some(number) = given(inner, key).filter(|number| number.as_i64().is_some_and(|n| n < 0)) {
-            errors.push(FieldError::invalid(format!("spec.jobTemplate.spec.{key}"), number, NEGATIVE));
-        }
-    }
+    let counts = ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"];
+    errors.extend(crate::workload_rules::negative(inner, "spec.jobTemplate.spec", &counts));
     let template = spec.pointer("/jobTemplate/spec/template").unwrap_or(&Value::Null);
     errors.extend(crate::workload_rules::template_errors(template, "spec.jobTemplate.spec.template"));
     let pod = template.get("spec").unwrap_or(&Value::Null);
@@ -290,6 +234,10 @@ mod tests {
                 "spec.hard[nope]: Invalid value: \"nope\": must be a standard resource for quota",
             ]
         );
+        let hard = json!({"spec": {"hard": {"requests.hugepages-2Mi": "1.5", "cpu": "1.5", "x.io/gpu": "1.5",
+            "requests.x.io/gpu": "1.5", "pods": "1.5", "storage": "1", "a/b/c": "1"}}});
+        let told: Vec<_> = quota_errors(&hard).into_iter().map(|e| e.field).collect();
+        assert_eq!(told, ["a/b/c", "pods", "storage", "x.io/gpu"].map(|name| format!("spec.hard[{name}]")));
     }
 
     #[test]

@@ -13,8 +13,8 @@ use crate::limits::Amount;
 use crate::meta::qualified_name_problems;
 use crate::resource::Resource;
 use crate::schema::FieldError;
+use crate::workload_rules::negative;
 
-const NEGATIVE: &str = "must be greater than or equal to 0";
 const LONGEST_REASON: usize = 1024;
 const LONGEST_MESSAGE: usize = 32 * 1024;
 
@@ -27,10 +27,12 @@ pub fn status_errors(resource: &Resource, object: &Value) -> Vec<FieldError> {
         ("policy", "poddisruptionbudgets") => {
             let counts = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
             let mut errors = condition_errors(status, "status.conditions");
-            errors.extend(negative_counts(status, &counts));
+            errors.extend(negative(status, "status", &counts));
             errors
         }
-        ("autoscaling", "horizontalpodautoscalers") => negative_counts(status, &["currentReplicas", "desiredReplicas"]),
+        ("autoscaling", "horizontalpodautoscalers") => {
+            negative(status, "status", &["currentReplicas", "desiredReplicas"])
+        }
         ("networking.k8s.io", "ingresses") => {
             let entries = status.get("loadBalancer").map_or(&[][..], |balancer| items_of(balancer, "ingress"));
             let at = |index: usize| format!("status.loadBalancer.ingress[{index}]");
@@ -40,12 +42,6 @@ pub fn status_errors(resource: &Resource, object: &Value) -> Vec<FieldError> {
         ("", "resourcequotas") => quota_errors(status),
         _ => Vec::new(),
     }
-}
-
-fn negative_counts(status: &Value, counts: &[&str]) -> Vec<FieldError> {
-    let below = counts.iter().filter_map(|key| status.get(*key).filter(|n| n.as_i64() < Some(0)).map(|n| (key, n)));
-    let below = below.filter(|(_, n)| n.is_i64());
-    below.map(|(key, n)| FieldError::invalid(format!("status.{key}"), n, NEGATIVE)).collect()
 }
 
 /// Conditions have a name of their own, a reason and a time.

@@ -1,6 +1,6 @@
 //! Validation of classes of storage and of the claims to it (`pkg/apis/{core,storage}/validation`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -57,10 +57,7 @@ fn topology_errors(class: &Value) -> Vec<FieldError> {
     for (index, term) in items_of(class, "allowedTopologies").iter().enumerate() {
         let at = format!("allowedTopologies[{index}].matchLabelExpressions");
         let expressions = items_of(term, "matchLabelExpressions");
-        if !terms.insert(Value::from(expressions.to_vec()).to_string()) || expressions.is_empty() {
-            errors.push(FieldError::duplicate(at.as_str(), &"".into()));
-        }
-        let mut keys = BTreeSet::new();
+        let mut keys = BTreeMap::new();
         for (index, expression) in expressions.iter().enumerate() {
             let at = format!("{at}[{index}]");
             let key = text_of(expression, "key");
@@ -68,13 +65,20 @@ fn topology_errors(class: &Value) -> Vec<FieldError> {
             if values.is_empty() {
                 errors.push(FieldError::required(format!("{at}.values"), ""));
             }
-            for (index, value) in values.iter().enumerate().filter(|(i, value)| values[..*i].contains(value)) {
-                errors.push(FieldError::duplicate(format!("{at}.values[{index}]"), value));
+            let mut seen = BTreeSet::new();
+            for (index, value) in values.iter().enumerate() {
+                if !seen.insert(value.as_str()) {
+                    errors.push(FieldError::duplicate(format!("{at}.values[{index}]"), value));
+                }
             }
             errors.extend(invalid_all(&format!("{at}.key"), key, &qualified_name_problems(key)));
-            if !keys.insert(key) {
+            if keys.insert(key, seen).is_some() {
                 errors.push(FieldError::duplicate(format!("{at}.key"), &key.into()));
             }
+        }
+        // The real server compares a term with empty ones as well, and tells each of its likes.
+        if keys.is_empty() || !terms.insert(keys) {
+            errors.push(FieldError::duplicate(at, &"".into()));
         }
     }
     errors
@@ -200,6 +204,9 @@ mod tests {
         let twice = topology_errors(&class(json!([expression("a", json!(["x", "x"])), expression("a", json!([]))])));
         assert_eq!(fields(&twice), [format!("{at}[0].values[1]"), format!("{at}[1].values"), format!("{at}[1].key")]);
         assert_eq!(fields(&topology_errors(&class(json!([])))), [at]);
+        let term = |values: Value| json!({"matchLabelExpressions": [expression("a", values)]});
+        let same = json!({"allowedTopologies": [term(json!(["x", "y"])), term(json!(["y", "x"]))]});
+        assert_eq!(fields(&topology_errors(&same)), ["allowedTopologies[1].matchLabelExpressions"]);
     }
 
     #[test]

@@ -65,29 +65,6 @@ pub fn complete_decoded(resource: &Resource, object: &mut Value) {
         select_own_pods(object);
     }
     label_job(resource, object);
-    if is_kind(resource, "", "persistentvolumeclaims") {
-        crate::storage_rules::settle_origin(object);
-    }
-    if is_kind(resource, "", "serviceaccounts") {
-        // Of a reference to a secret the name alone is kept.
-        for secret in object.get_mut("secrets").and_then(Value::as_array_mut).into_iter().flatten() {
-            secret.as_object_mut().into_iter().for_each(|members| members.retain(|key, _| key == "name"));
-        }
-    }
-    if is_kind(resource, "apps", "statefulsets") {
-        // How many pods at once are replaced is behind a gate that is shut.
-        let rolling = object.pointer_mut("/spec/updateStrategy/rollingUpdate").and_then(Value::as_object_mut);
-        rolling.map(|rolling| rolling.remove("maxUnavailable"));
-    }
-    if is_kind(resource, "discovery.k8s.io", "endpointslices") {
-        for endpoint in object.get_mut("endpoints").and_then(Value::as_array_mut).into_iter().flatten() {
-            endpoint.as_object_mut().map(|endpoint| endpoint.remove("deprecatedTopology"));
-        }
-    }
-    if is_kind(resource, "", "nodes") {
-        // Configuration that kubelets once read.
-        object.get_mut("spec").and_then(Value::as_object_mut).map(|spec| spec.remove("configSource"));
-    }
 }
 
 /// `SetDefaults_Job`: a Job without labels takes its template's.
@@ -290,6 +267,7 @@ pub fn prepare_create(
         return Ok(());
     }
     let _ = warnings;
+    settle_members(resource, object);
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "namespaces") => prepare_namespace(object),
         ("", "pods") => crate::pod::prepare_create(server, object)?,
@@ -309,7 +287,6 @@ pub fn prepare_create(
             object["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": now});
         }
         ("scheduling.k8s.io", "priorityclasses") => crate::priority::admit_class(server, object)?,
-        ("coordination.k8s.io", "leases") => drop_lease_gates(object),
         ("apiextensions.k8s.io", _) => crate::crd::prepare_create(object),
         _ => {}
     }
@@ -389,11 +366,35 @@ fn taint_new_node(object: &mut Value) {
     }
 }
 
-/// Fields of coordinated leader election, which is off by default.
-fn drop_lease_gates(object: &mut Value) {
-    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
-        spec.remove("preferredHolder");
-        spec.remove("strategy");
+/// What kinds drop or fill in themselves, whoever wrote it, on creation and on an update of the whole object.
+fn settle_members(resource: &Resource, object: &mut Value) {
+    let spec = |object: &mut Value, keys: &[&str]| {
+        let spec = object.get_mut("spec").and_then(Value::as_object_mut);
+        spec.into_iter().for_each(|spec| spec.retain(|key, _| !keys.contains(&key.as_str())));
+    };
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        // Fields of coordinated leader election, which is off by default.
+        ("coordination.k8s.io", "leases") => spec(object, &["preferredHolder", "strategy"]),
+        // Configuration that kubelets once read.
+        ("", "nodes") => spec(object, &["configSource"]),
+        ("", "persistentvolumeclaims") => crate::storage_rules::settle_origin(object),
+        ("", "serviceaccounts") => {
+            // Of a reference to a secret the name alone is kept.
+            for secret in object.get_mut("secrets").and_then(Value::as_array_mut).into_iter().flatten() {
+                secret.as_object_mut().into_iter().for_each(|members| members.retain(|key, _| key == "name"));
+            }
+        }
+        ("apps", "statefulsets") => {
+            // How many pods at once are replaced is behind a gate that is shut.
+            let rolling = object.pointer_mut("/spec/updateStrategy/rollingUpdate").and_then(Value::as_object_mut);
+            rolling.map(|rolling| rolling.remove("maxUnavailable"));
+        }
+        ("discovery.k8s.io", "endpointslices") => {
+            for endpoint in object.get_mut("endpoints").and_then(Value::as_array_mut).into_iter().flatten() {
+                endpoint.as_object_mut().map(|endpoint| endpoint.remove("deprecatedTopology"));
+            }
+        }
+        _ => {}
     }
 }
 
@@ -480,6 +481,9 @@ pub fn prepare_update(
     if resource.is_custom() {
         return Ok(());
     }
+    if part == Part::Whole {
+        settle_members(resource, object);
+    }
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "namespaces") => {
             // The label that names the namespace cannot be taken away.
@@ -490,7 +494,6 @@ pub fn prepare_update(
         }
         ("", "secrets") => prepare_secret(object),
         ("", "nodes") if part == Part::Whole => crate::node_rules::follow_network(object, Some(old)),
-        ("coordination.k8s.io", "leases") => drop_lease_gates(object),
         ("", "pods") if part == Part::Whole => crate::pod::prepare_update(object, old),
         ("", "services") if part == Part::Whole => crate::service::prepare_update(server, object, old)?,
         ("apps", "daemonsets") => note_template(object, Some(old)),
@@ -498,4 +501,21 @@ pub fn prepare_update(
         _ => {}
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gated_members_go_with_an_update_of_the_whole() {
+        let (server, registry) = (ApiServer::new(crate::Options::default()), crate::builtin::builtin_registry());
+        let nodes = registry.get("", "v1", "nodes").unwrap();
+        let node = json!({"metadata": {"name": "n"}, "spec": {"configSource": {}}});
+        for (part, kept) in [(Part::Whole, false), (Part::Status, true)] {
+            let mut written = node.clone();
+            prepare_update(&server, nodes, part, &mut written, &node).unwrap();
+            assert_eq!(written["spec"].get("configSource").is_some(), kept);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::meta::{label_problems, label_value_problems, qualified_name_problems};
+use crate::meta::{label_errors, label_problems, qualified_name_problems};
 use crate::rollout::{is_nothing, share_error};
 use crate::schema::{CauseReason, FieldError};
 
@@ -24,7 +24,7 @@ fn items_of<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-fn negative(spec: &Value, at: &str, members: &[&str]) -> Vec<FieldError> {
+pub(crate) fn negative(spec: &Value, at: &str, members: &[&str]) -> Vec<FieldError> {
     let below = members.iter().filter_map(|key| number_of(spec, key).filter(|n| *n < 0).map(|n| (key, n)));
     below.map(|(key, n)| FieldError::invalid(format!("{at}.{key}"), &n.into(), NEGATIVE)).collect()
 }
@@ -45,18 +45,11 @@ const LARGEST_ANNOTATIONS: usize = 256 * 1024;
 
 /// The labels and annotations of a pod template, which has no containers for debugging.
 pub fn template_errors(template: &Value, at: &str) -> Vec<FieldError> {
-    let members = |key: &str| template.pointer(&format!("/metadata/{key}")).and_then(Value::as_object);
-    let mut errors = Vec::new();
-    for (key, value) in members("labels").into_iter().flatten() {
-        let value = value.as_str().unwrap_or_default();
-        let keys = qualified_name_problems(key).into_iter().map(|why| (key.as_str(), why));
-        for (shown, why) in keys.chain(label_value_problems(value).into_iter().map(|why| (value, why))) {
-            errors.push(FieldError::invalid_text(format!("{at}.labels"), shown, &why));
-        }
-    }
+    let mut errors = label_errors(template.pointer("/metadata/labels"), &format!("{at}.labels"));
     let field = format!("{at}.annotations");
     let mut size = 0;
-    for (key, value) in members("annotations").into_iter().flatten() {
+    let annotations = template.pointer("/metadata/annotations").and_then(Value::as_object);
+    for (key, value) in annotations.into_iter().flatten() {
         let problems = qualified_name_problems(&key.to_lowercase());
         errors.extend(problems.iter().map(|why| FieldError::invalid_text(field.as_str(), key, why)));
         size += key.len() + value.as_str().map_or(0, str::len);

@@ -292,6 +292,22 @@ async fn parameters_and_the_namespace_are_seen() {
     assert!(refusal.message().ends_with("denied request: at most 5"), "{}", refusal.message());
 }
 
+/// `Dispatch`: the policy itself is broken, whatever its binding says of parameters.
+#[tokio::test]
+async fn a_kind_of_parameters_that_is_not_there_is_the_fault_of_the_policy() {
+    let spec = |failure: &str| {
+        let kind = json!({"apiVersion": "a.io/v1", "kind": "Nope"});
+        json!({"paramKind": kind, "failurePolicy": failure, "validations": [{"expression": "false"}]})
+    };
+    let router = with_policy(spec("Fail"), json!({"validationActions": ["Warn"]})).await;
+    let refusal = create(&router, map("a", json!({}))).await;
+    let text = "ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to find resource \
+        referenced by paramKind: 'a.io/v1, Kind=Nope'";
+    assert!(refusal.message().ends_with(text), "{}", refusal.message());
+    let router = with_policy(spec("Ignore"), json!({})).await;
+    assert_eq!(create(&router, map("a", json!({}))).await.status, 201);
+}
+
 /// `library/authz.go`: what the asking user may do is asked of RBAC.
 #[tokio::test]
 async fn expressions_ask_the_authorizer() {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::condition::compile_condition;
 use crate::error::go_quote;
-use crate::meta::{label_value_problems, qualified_name_problems, subdomain_problems};
+use crate::meta::{label_errors, label_value_problems, qualified_name_problems, subdomain_problems};
 use crate::schema::{CauseReason, FieldError};
 
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
@@ -298,18 +298,7 @@ fn service_path_errors(field: &str, path: &str) -> Vec<FieldError> {
 }
 
 pub fn selector_errors(path: &str, selector: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let labels = selector.get("matchLabels").and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
-    for (key, value) in &labels {
-        let field = format!("{path}.matchLabels");
-        for problem in qualified_name_problems(key) {
-            errors.push(FieldError::invalid_text(field.clone(), key, &problem));
-        }
-        let value = value.as_str().unwrap_or_default();
-        for problem in label_value_problems(value) {
-            errors.push(FieldError::invalid_text(field.clone(), value, &problem));
-        }
-    }
+    let mut errors = label_errors(selector.get("matchLabels"), &format!("{path}.matchLabels"));
     for (i, requirement) in items_of(selector, "matchExpressions").iter().enumerate() {
         errors.extend(requirement_errors(&format!("{path}.matchExpressions[{i}]"), requirement));
     }

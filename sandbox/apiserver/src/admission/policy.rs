@@ -243,12 +243,21 @@ pub fn run_policies(
     let mut denied = None;
     for (policy, bindings) in policies.iter() {
         let Some(form) = policy.constraints.form_for(server, attributes, object, others) else { continue };
+        let params_of = match param_resource(server, policy) {
+            Ok(resource) => resource,
+            Err(_) if policy.fail_open => continue,
+            Err(why) => {
+                let denial = Denial { reason: "Invalid".into(), message: format!("failed to configure policy: {why}") };
+                denied = denied.or_else(|| Some(denial_status(policy, None, attributes, object, &denial)));
+                continue;
+            }
+        };
         for binding in bindings {
             let fits = |m: &Matching| m.form_for(server, attributes, object, others).is_some();
             if !binding.matching.as_ref().is_none_or(fits) {
                 continue;
             }
-            let denials = match collect_params(server, policy, binding, attributes) {
+            let denials = match collect_params(server, params_of.as_deref(), binding, attributes) {
                 Ok(params) => {
                     let judge = |p: &Option<Value>| judge_write(server, policy, attributes, object, &form, p.as_ref());
                     params.iter().flat_map(judge).collect::<Vec<_>>()
@@ -256,10 +265,9 @@ pub fn run_policies(
                 // A configuration that fails denies whatever the binding's actions are.
                 Err(_) if policy.fail_open => continue,
                 Err(why) => {
-                    let broken = why.starts_with(BROKEN_POLICY);
-                    let message = if broken { why } else { format!("failed to configure binding: {why}") };
+                    let message = format!("failed to configure binding: {why}");
                     let denial = Denial { reason: "Invalid".into(), message };
-                    denied = denied.or_else(|| Some(denial_status(policy, binding, attributes, object, &denial)));
+                    denied = denied.or_else(|| Some(denial_status(policy, Some(binding), attributes, object, &denial)));
                     continue;
                 }
             };
@@ -267,7 +275,7 @@ pub fn run_policies(
                 for action in &binding.actions {
                     match action.as_str() {
                         "Deny" => {
-                            let status = || denial_status(policy, binding, attributes, object, denial);
+                            let status = || denial_status(policy, Some(binding), attributes, object, denial);
                             denied = denied.or_else(|| Some(status()));
                         }
                         "Warn" => {
@@ -388,23 +396,23 @@ fn namespace_object(server: &ApiServer, namespace: &str) -> Option<Value> {
     Some(value)
 }
 
-const BROKEN_POLICY: &str = "failed to configure policy";
+/// What a policy's parameters are, if it has any (`ensureParamsForPolicyLocked`).
+fn param_resource(server: &ApiServer, policy: &Policy) -> Result<Option<Arc<Resource>>, String> {
+    let Some((api_version, kind)) = &policy.param_kind else { return Ok(None) };
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let found = server.registry().by_kind(group, version, kind).cloned();
+    let why = || format!("failed to find resource referenced by paramKind: '{group}/{version}, Kind={kind}'");
+    found.ok_or_else(why).map(Some)
+}
 
 /// The parameters of a binding; one `None` where it has none (`CollectParams`).
 fn collect_params(
     server: &ApiServer,
-    policy: &Policy,
+    resource: Option<&Resource>,
     binding: &Binding,
     attributes: &Attributes<'_>,
 ) -> Result<Vec<Option<Value>>, String> {
-    let (Some((api_version, kind)), Some(wanted)) = (&policy.param_kind, &binding.params) else {
-        return Ok(vec![None]);
-    };
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let registry = server.registry();
-    let resource = registry.by_kind(group, version, kind).ok_or_else(|| {
-        format!("{BROKEN_POLICY}: failed to find resource referenced by paramKind: '{api_version}, Kind={kind}'")
-    })?;
+    let (Some(resource), Some(wanted)) = (resource, &binding.params) else { return Ok(vec![None]) };
     let namespace = match (resource.namespaced, wanted.namespace.as_str()) {
         (false, "") => "",
         (false, _) => return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".into()),
@@ -429,16 +437,12 @@ fn collect_params(
 
 fn denial_status(
     policy: &Policy,
-    binding: &Binding,
+    binding: Option<&Binding>,
     attributes: &Attributes<'_>,
     object: Option<&Value>,
     denial: &Denial,
 ) -> Status {
-    // What is wrong with the policy itself is not blamed on a binding.
-    let blamed = match denial.message.starts_with(BROKEN_POLICY) {
-        true => String::new(),
-        false => format!(" with binding '{}'", binding.name),
-    };
+    let blamed = binding.map(|binding| format!(" with binding '{}'", binding.name)).unwrap_or_default();
     let message = format!("ValidatingAdmissionPolicy '{}'{blamed} denied request: {}", policy.name, denial.message);
     let resource = attributes.resource;
     let name = forbidden_name(attributes, object);

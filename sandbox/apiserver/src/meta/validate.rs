@@ -41,19 +41,24 @@ pub fn validate_metadata(object: &Value, resource: &Resource) -> Vec<FieldError>
     errors
 }
 
+/// `ValidateLabels`.
+pub fn label_errors(labels: Option<&Value>, field: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (key, value) in labels.and_then(Value::as_object).into_iter().flatten() {
+        let value = value.as_str().unwrap_or_default();
+        let keys = qualified_name_problems(key).into_iter().map(|why| (key.as_str(), why));
+        for (shown, why) in keys.chain(label_value_problems(value).into_iter().map(|why| (value, why))) {
+            errors.push(FieldError::invalid_text(field, shown, &why));
+        }
+    }
+    errors
+}
+
 /// What is checked on creation and update alike: labels, annotations, owners.
 fn validate_shared(object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let map = |member: &str| object.get("metadata").and_then(|m| m.get(member)).and_then(Value::as_object);
-    for (key, value) in map("labels").into_iter().flatten() {
-        for problem in qualified_name_problems(key) {
-            errors.push(FieldError::invalid_text("metadata.labels", key, &problem));
-        }
-        let value = value.as_str().unwrap_or_default();
-        for problem in label_value_problems(value) {
-            errors.push(FieldError::invalid_text("metadata.labels", value, &problem));
-        }
-    }
+    errors.extend(label_errors(object.pointer("/metadata/labels"), "metadata.labels"));
     let mut size = 0;
     for (key, value) in map("annotations").into_iter().flatten() {
         for problem in qualified_name_problems(&key.to_lowercase()) {
@@ -183,7 +188,7 @@ fn finalizer_errors(object: &Value, custom: bool) -> Vec<FieldError> {
 }
 
 /// Standard, or with a domain.
-pub(super) fn is_known_finalizer(finalizer: &str) -> bool {
+pub fn is_known_finalizer(finalizer: &str) -> bool {
     finalizer.contains('/') || matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion")
 }
 

@@ -1,5 +1,7 @@
 //! The field errors of the API server: a reason, a path and a message, as they stand in `details.causes`.
 
+use std::collections::HashSet;
+
 /// The reasons a cause can carry (`metav1.CauseType`, the error types of `field.Error`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CauseReason {
@@ -53,13 +55,9 @@ impl FieldError {
 /// The list in the message of an Invalid Status: the one error, or all of them in brackets.
 /// Errors that repeat word for word are listed once (`utilerrors.Aggregate`).
 pub fn aggregate_errors(errors: &[FieldError]) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    for error in errors {
-        let text = format!("{}: {}", error.field, error.message);
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
+    let mut seen = HashSet::new();
+    let once = errors.iter().filter(|error| seen.insert((&error.field, &error.message)));
+    let texts: Vec<String> = once.map(|error| format!("{}: {}", error.field, error.message)).collect();
     match texts.as_slice() {
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),

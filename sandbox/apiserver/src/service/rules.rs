@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{ips_of, is_headless, spec_of, text_at};
 use crate::error::go_quote;
-use crate::meta::{label_problems, label_value_problems, qualified_name_problems, subdomain_problems};
+use crate::meta::{label_errors, label_problems, qualified_name_problems, subdomain_problems};
 use crate::schema::FieldError;
 
 const ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
@@ -48,13 +48,7 @@ pub fn validate_service(service: &Value, old: Option<&Value>) -> Vec<FieldError>
     for (index, port) in ports.iter().enumerate() {
         errors.extend(port_errors(&format!("spec.ports[{index}]"), port, ports.len() > 1, &mut names));
     }
-    for (key, value) in spec.get("selector").and_then(Value::as_object).into_iter().flatten() {
-        let value = value.as_str().unwrap_or_default();
-        let keys = qualified_name_problems(key).into_iter().map(|why| (key.as_str(), why));
-        for (shown, why) in keys.chain(label_value_problems(value).into_iter().map(|why| (value, why))) {
-            errors.push(FieldError::invalid_text("spec.selector", shown, &why));
-        }
-    }
+    errors.extend(label_errors(spec.get("selector"), "spec.selector"));
     errors.extend(affinity_errors(spec));
     for (index, address) in list("externalIPs").iter().enumerate() {
         let (field, address) = (format!("spec.externalIPs[{index}]"), address.as_str().unwrap_or_default());

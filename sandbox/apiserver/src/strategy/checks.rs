@@ -227,11 +227,10 @@ fn finalizer_errors(object: &Value, numbered: bool) -> Vec<FieldError> {
     for (index, finalizer) in list.into_iter().flatten().enumerate() {
         let text = finalizer.as_str().unwrap_or_default();
         let field = if numbered { format!("spec.finalizers[{index}]") } else { "spec.finalizers".to_owned() };
-        let problems = meta::qualified_name_problems(text);
-        for problem in &problems {
-            errors.push(FieldError::invalid_text("spec.finalizers", text, problem));
+        for problem in meta::qualified_name_problems(text) {
+            errors.push(FieldError::invalid_text(field.as_str(), text, &problem));
         }
-        if problems.is_empty() && !text.contains('/') && text != "kubernetes" {
+        if !meta::is_known_finalizer(text) {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
             errors.push(FieldError::invalid_text(field, text, why));
         }
@@ -315,4 +314,24 @@ fn revision_errors(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         errors.push(FieldError::invalid("revision", &revision.into(), why));
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_namespace_waits_for_standard_finalizers_and_those_with_a_domain() {
+        let told = |name: &str, numbered: bool| {
+            let errors = finalizer_errors(&json!({"spec": {"finalizers": [name]}}), numbered);
+            errors.into_iter().map(|e| e.field).collect::<Vec<_>>()
+        };
+        for known in ["kubernetes", "orphan", "foregroundDeletion", "a.io/b"] {
+            assert!(told(known, false).is_empty(), "{known}");
+        }
+        assert_eq!(told("other", true), ["spec.finalizers[0]"]);
+        assert_eq!(told("o ther", false), ["spec.finalizers"; 2]);
+        assert_eq!(told("o ther", true), ["spec.finalizers[0]"; 2]);
+    }
 }
