@@ -24,6 +24,9 @@ pub struct Case {
     pub steps: Vec<Step>,
     #[serde(default)]
     pub cleanup: Vec<Request>,
+    /// It asks for a service address by name, of which the cluster has each once.
+    #[serde(skip)]
+    pub names_service_address: bool,
     /// Only in the kubectl area.
     #[serde(flatten)]
     pub kubectl: BTreeMap<String, Value>,
@@ -164,20 +167,25 @@ pub struct Fixture {
 
 /// All cases of the folder, in file order.
 pub fn load(folder: &Path) -> Vec<Case> {
-    caldera_fixtures::list_files(folder, "jsonl").iter().flat_map(|file| lines::<Case>(file)).collect()
+    let of_text = |text: &str, mut case: Case| {
+        case.names_service_address = text.contains("\"clusterIP\":\"10.");
+        case
+    };
+    caldera_fixtures::list_files(folder, "jsonl").iter().flat_map(|file| lines(file, of_text)).collect()
 }
 
 pub fn fixtures(folder: &Path) -> Vec<Fixture> {
-    lines(&folder.join("fixtures/crds.jsonl"))
+    lines(&folder.join("fixtures/crds.jsonl"), |_, fixture| fixture)
 }
 
-fn lines<T: for<'de> Deserialize<'de>>(file: &Path) -> Vec<T> {
+fn lines<T: for<'de> Deserialize<'de>>(file: &Path, of_text: impl Fn(&str, T) -> T) -> Vec<T> {
     caldera_fixtures::read_text(file)
         .lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
         .map(|(n, line)| {
-            serde_json::from_str(line).unwrap_or_else(|e| panic!("{} line {}: {e}", file.display(), n + 1))
+            let read = serde_json::from_str(line).unwrap_or_else(|e| panic!("{} line {}: {e}", file.display(), n + 1));
+            of_text(line, read)
         })
         .collect()
 }

@@ -123,7 +123,7 @@ async fn run_all(runner: &Arc<Runner>, cases: &[Arc<Case>]) -> BTreeMap<String, 
     let kubectl_slots = Arc::new(Semaphore::new(3));
     let kubectl = kubectl::find();
     let mut tasks = Vec::new();
-    let (mut webhooks, mut crds, mut compacting) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut webhooks, mut alone, mut compacting) = (Vec::new(), Vec::new(), Vec::new());
     for case in cases.iter().cloned() {
         if case.area == "kubectl" {
             if kubectl.is_none() {
@@ -139,8 +139,8 @@ async fn run_all(runner: &Arc<Runner>, cases: &[Arc<Case>]) -> BTreeMap<String, 
             compacting.push(case);
         } else if case.area == "webhooks" {
             webhooks.push(case);
-        } else if case.tagged("crd-lifecycle") || case.area == "auth" {
-            crds.push(case);
+        } else if case.tagged("crd-lifecycle") || case.area == "auth" || case.names_service_address {
+            alone.push(case);
         } else {
             let (runner, slots) = (runner.clone(), slots.clone());
             tasks.push(tokio::spawn(async move {
@@ -157,9 +157,9 @@ async fn run_all(runner: &Arc<Runner>, cases: &[Arc<Case>]) -> BTreeMap<String, 
             Err(why) => println!("a case broke the runner: {why}"),
         }
     }
-    // Alone: some of these webhooks are asked about every write there is, a new kind is news to every client, and
-    // rights that a case binds in the whole cluster are alice's in every case.
-    for case in crds.into_iter().chain(webhooks) {
+    // Some of these webhooks are asked about every write there is, a new kind is news to every client, rights that a
+    // case binds in the whole cluster are alice's in every case, and two cases may want the same service address.
+    for case in alone.into_iter().chain(webhooks) {
         outcomes.insert(case.id.clone(), limited(runner.run(&case)).await);
     }
     for case in compacting {
