@@ -176,7 +176,7 @@ mod tests {
     fn an_instant_says_how_sure_it_is() {
         let now = Timestamp::from_second(1_000_020).unwrap();
         let of = |at, basis| convert_start(expected_start::ExpectedStart { at, basis }, now, Millis::from_secs(3600));
-        let sure = StartBasis { before: 30, unestimated: 0, overdue: 0 };
+        let sure = StartBasis { before: 30, ..StartBasis::default() };
         let doubtful = StartBasis { unestimated: 12, ..sure };
         let at = StartTime::At(1_000_020 + 300);
         assert_eq!(

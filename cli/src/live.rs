@@ -8,16 +8,17 @@
 mod places;
 mod state;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, mem, time::Duration};
 
 use anyhow::Context;
 use caldera_controller::{
     decide::Controller,
     explain::decide_without_writing,
     observe::{ClusterFacts, Input, ObjectKind, read_object},
+    published_runs,
     settings::{self, Settings},
 };
-use caldera_core::fleet::Update;
+use caldera_core::{fleet::Update, past_runs::PastRuns};
 use caldera_crds::karmada::cluster::Cluster;
 use caldera_runtime::{client::WriteCounts, members, watch::list_json};
 use caldera_simulate::live::State;
@@ -29,7 +30,7 @@ use kube::{
     core::{ApiResource, DynamicObject},
 };
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub use self::places::{DomainPlaces, MemberPlaces};
 
@@ -56,6 +57,8 @@ pub struct Live {
     pub gaps: Vec<Gap>,
     /// What the admin chose, as far as it can be read.
     pub settings: Settings,
+    /// How long the last jobs ran, as far as the controller publishes it.
+    past: PastRuns,
     /// What was told of each member.
     members: Vec<(String, Update)>,
 }
@@ -75,12 +78,12 @@ enum SourceAnswer {
 /// # Errors
 /// If the server does not answer.
 pub async fn read_live(client: &Client, namespace: Option<&str>, controllers: Option<&str>) -> anyhow::Result<Live> {
-    let mut live = read_undecided(client, namespace, controllers).await?;
+    let mut live = read_host(client, namespace, controllers).await?;
     live.decide();
     Ok(live)
 }
 
-/// The same without any decision: what waits, waits still ([`Live::take_state`]).
+/// The same without any decision: what waits, waits still ([`Live::take_state`]). It knows how long the last jobs ran.
 ///
 /// # Errors
 /// If the server does not answer.
@@ -89,6 +92,16 @@ pub async fn read_undecided(
     namespace: Option<&str>,
     controllers: Option<&str>,
 ) -> anyhow::Result<Live> {
+    let past = read_past_runs(client, controllers);
+    let (mut live, past) = futures::try_join!(read_host(client, namespace, controllers), past)?;
+    match past {
+        Ok(past) => live.past = past,
+        Err(gap) => live.gaps.push(gap),
+    }
+    Ok(live)
+}
+
+async fn read_host(client: &Client, namespace: Option<&str>, controllers: Option<&str>) -> anyhow::Result<Live> {
     let kinds = ObjectKind::list_all();
     let asked = join_all(kinds.iter().map(|kind| list_source(client, *kind, namespace)));
     let (answers, settings) = futures::join!(asked, read_settings(client, controllers));
@@ -97,6 +110,7 @@ pub async fn read_undecided(
         now: Timestamp::now(),
         gaps: Vec::new(),
         settings: Settings::default(),
+        past: PastRuns::default(),
         members: Vec::new(),
     };
     // What a workload asks for is read by them.
@@ -128,7 +142,8 @@ impl Live {
 
     /// What waits and what runs, where, and by which rules: for a simulation. Once, and before anything is decided.
     pub fn take_state(&mut self) -> State {
-        state::build_state(&self.controller, &self.settings, self.now, std::mem::take(&mut self.members))
+        let (members, past) = (mem::take(&mut self.members), mem::take(&mut self.past));
+        State { past, ..state::build_state(&self.controller, &self.settings, self.now, members) }
     }
 }
 
@@ -185,6 +200,29 @@ async fn read_settings(client: &Client, namespace: Option<&str>) -> anyhow::Resu
     }
     let why = format!("{}; order, patience and who gives way are taken to be as by default", whys.join("; "));
     Ok(Err(Gap { what: format!("configmap {}", settings::NAME), why }))
+}
+
+/// How long the last jobs of each queue ran: none where no job has ended yet, or the reason why it can not be read.
+async fn read_past_runs(client: &Client, namespace: Option<&str>) -> anyhow::Result<Result<PastRuns, Gap>> {
+    let gap = |why: String| {
+        let why = format!("{why}; expected starts go by what jobs say alone");
+        Ok(Err(Gap { what: format!("configmap {}", published_runs::NAME), why }))
+    };
+    for namespace in namespace.map_or_else(|| settings::NAMESPACES.to_vec(), |one| vec![one]) {
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+        match maps.get_opt(published_runs::NAME).await {
+            Ok(None) => {}
+            Ok(Some(map)) => match published_runs::read_runs(&json!(map)) {
+                Ok(past) => return Ok(Ok(past)),
+                Err(wrong) => return gap(format!("{namespace}: {wrong}")),
+            },
+            Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403) => {
+                return gap(format!("{namespace}: {}", describe_refusal(&status)));
+            }
+            Err(error) => return Err(error).context("failed to read how long the last jobs ran"),
+        }
+    }
+    Ok(Ok(PastRuns::default()))
 }
 
 /// Who one is and what one may do are two things to mend.

@@ -5,7 +5,7 @@
 //! bound `create`, so that is a rule of its own. Webhook configurations may be changed only where registration is asked
 //! for, and only ours.
 
-use caldera_controller::{history, settings, shadow, usage};
+use caldera_controller::{history, published_runs, settings, shadow, usage};
 use caldera_crds::{names::karmada::CLUSTER_NAMESPACE, workload::WorkloadKind};
 use caldera_runtime::debug_state::DEBUG_STATE_PATH;
 use serde_json::{Value, json};
@@ -128,7 +128,7 @@ fn build_reader_roles() -> [Value; 3] {
     let workloads = WORKLOADS.map(|(group, resources, _)| (group, resources, READ));
     let mut all: Vec<Value> = workloads.into_iter().chain(rules).map(build_policy_rule).collect();
     // In whatever namespace the controller's lease is.
-    all.push(build_named_rule("", "configmaps", &[settings::NAME], &["get"]));
+    all.push(build_named_rule("", "configmaps", &[settings::NAME, published_runs::NAME], &["get"]));
     let mut reader = role("caldera-reader", all);
     reader["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] = "true".into();
     let state = json!({"nonResourceURLs": [DEBUG_STATE_PATH], "verbs": ["get"]});
@@ -252,7 +252,7 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
 /// The ConfigMaps that the controller keeps beside its Lease.
 pub fn list_controller_config_maps() -> Vec<String> {
     let pages = history::ALL_PAGES.into_iter().flat_map(history::Pages::list_names);
-    [settings::NAME, usage::NAME].map(ToOwned::to_owned).into_iter().chain(pages).collect()
+    [settings::NAME, usage::NAME, published_runs::NAME].map(ToOwned::to_owned).into_iter().chain(pages).collect()
 }
 
 /// The rules of each component in its own namespace.

@@ -91,6 +91,9 @@ pub struct EndedJob {
     pub clusters: Vec<String>,
     /// What its queue was charged for it.
     pub charged: Resources,
+    /// How many seconds it had said that it would run, or was allowed to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_for: Option<u64>,
     /// When its binding was made.
     pub submitted: Timestamp,
     /// When it began to run, if it did and said so.
@@ -98,6 +101,14 @@ pub struct EndedJob {
     pub started: Option<Timestamp>,
     /// When it ended.
     pub ended: Timestamp,
+}
+
+impl EndedJob {
+    /// How many seconds it ran; `None` for one that did not run to an end of its own.
+    pub(crate) fn count_run_seconds(&self) -> Option<u64> {
+        let started = self.started.filter(|_| self.result != DELETED)?;
+        u64::try_from(self.ended.as_second().saturating_sub(started.as_second())).ok()
+    }
 }
 
 /// The result of a job that was deleted before it ended.
@@ -185,11 +196,11 @@ impl<L: HistoryLine> History<L> {
         oldest.and_then(|page| page.until)
     }
 
-    /// Adds a line, unless it is recorded already; where all pages are full, the oldest is forgotten.
-    pub(crate) fn add(&mut self, line: &L) {
+    /// Adds a line, unless it is recorded already: then it says so. Where all pages are full, the oldest is forgotten.
+    pub(crate) fn add(&mut self, line: &L) -> bool {
         let (key, at) = (line.key(), line.at());
         if self.pages.values().any(|page| page.keys.contains(&key)) {
-            return;
+            return false;
         }
         let line = json!(line).to_string() + "\n";
         let last = self.pages.iter().max_by_key(|(_, page)| page.turn).map(|(at, page)| (*at, page.turn));
@@ -203,6 +214,7 @@ impl<L: HistoryLine> History<L> {
         page.keys.insert(key);
         page.until = page.until.max(Some(at));
         page.is_changed = true;
+        true
     }
 
     /// Whether a page says more than what was written last.
@@ -249,6 +261,7 @@ mod tests {
             result: "Completed".into(),
             clusters: vec!["m1".into()],
             charged: Resources::new(),
+            run_for: None,
             submitted: Timestamp::UNIX_EPOCH,
             started: None,
             ended: Timestamp::UNIX_EPOCH,
@@ -283,10 +296,10 @@ mod tests {
     fn a_job_that_ends_so_twice_is_recorded_once() {
         let failed = EndedJob { result: "Failed".into(), ..ended("a") };
         let mut history = JobHistory::default();
-        [ended("a"), failed.clone(), ended("a")].iter().for_each(|job| history.add(job));
+        assert_eq!([ended("a"), failed.clone(), ended("a")].map(|job| history.add(&job)), [true, true, false]);
         let mut read = JobHistory::default();
         read_back(&history.take_writes("ns"), &mut read);
-        [ended("a"), failed.clone()].iter().for_each(|job| read.add(job));
+        assert_eq!([ended("a"), failed.clone()].map(|job| read.add(&job)), [false, false]);
         assert_eq!(read.list_lines(), [ended("a"), failed]);
         assert!(read.take_writes("ns").is_empty());
     }

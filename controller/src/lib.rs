@@ -17,6 +17,7 @@ pub mod history;
 mod measure;
 pub mod metrics;
 pub mod observe;
+pub mod published_runs;
 mod run;
 pub mod settings;
 pub mod shadow;

@@ -24,6 +24,7 @@ pub mod maintenance;
 mod name;
 pub mod node_affinity;
 pub mod node_groups;
+pub mod past_runs;
 pub mod place;
 pub mod plan;
 pub mod pod_group;

@@ -1,16 +1,17 @@
 //! How far expected starts are from the real ones: a trace is simulated, and at the submission of every so many-th job
 //! its start is worked out from what is known then.
 //!
-//! Rule: known are who waits, who runs and since when, and what users said; not how long jobs really run, nor what
-//! arrives later. Beside it stands the guess that needs no simulation: the mean wait of the jobs of the queue that
-//! started so far.
+//! Rule: known are who waits, who runs and since when, what users said, and how long those ran that ended; not how long
+//! the others really run, nor what arrives later. Beside it stands the guess that needs no simulation: the mean wait of
+//! the jobs of the queue that started so far.
 
-use caldera_core::gang::QueueName;
+use caldera_core::{gang::QueueName, past_runs::PastRuns};
 
 use crate::{
-    live::OVERDUE,
+    expected_start::round_estimates,
+    live::{RunTime, expect_run},
     policy::PolicyName,
-    run::{Options, observed, simulate},
+    run::{Options, observed, simulate_while},
     site::{Site, Stand},
     time::Millis,
     world::{Job, World},
@@ -42,16 +43,18 @@ pub struct BackTest {
 pub fn back_test(world: &World, every: usize, assume: Millis) -> BackTest {
     let mut asked: Vec<(usize, Option<Millis>, Millis)> = Vec::new();
     let mut tested = BackTest::default();
-    let mut next = 0;
+    let (mut next, mut open, mut past) = (0, Vec::new(), PastRuns::default());
     let outcome = observed(world, PolicyName::Caldera.start(world).as_mut(), &Options::default(), |site| {
+        record_ended(site, &mut open, &mut past);
         while world.jobs.get(next).is_some_and(|job| job.arrival <= site.now()) {
             let job = next;
             next += 1;
+            open.push(job);
             if job % every.max(1) != 0 {
                 continue;
             }
             match site.stand(job) {
-                Stand::Waiting => asked.push((job, expect_start(site, job, assume), mean_wait(site, job))),
+                Stand::Waiting => asked.push((job, expect_start(site, job, &past, assume), mean_wait(site, job))),
                 _ => tested.at_once += 1,
             }
         }
@@ -65,41 +68,46 @@ pub fn back_test(world: &World, every: usize, assume: Millis) -> BackTest {
     tested
 }
 
+/// Remembers how long those ran that have ended.
+fn record_ended(site: &Site<'_>, open: &mut Vec<usize>, past: &mut PastRuns) {
+    open.retain(|index| {
+        let record = &site.recorder.jobs[*index];
+        let (Some(started), Some(ended)) = (record.started, record.ended) else { return true };
+        let job = site.job(*index);
+        past.record_run(&job.queue, ended.since(started).seconds(), job.estimate.map(Millis::seconds));
+        false
+    });
+}
+
 /// How long a job will wait from now on, by what is known now.
-fn expect_start(site: &Site<'_>, job: usize, assume: Millis) -> Option<Millis> {
+fn expect_start(site: &Site<'_>, job: usize, past: &PastRuns, assume: Millis) -> Option<Millis> {
     let name = &site.job(job).name;
-    let world = known_world(site, assume).ok()?;
-    let options = Options { until_started: true, ..Options::default() };
-    let outcome = simulate(&world, PolicyName::Caldera.start(&world).as_mut(), &options);
+    let mut world = known_world(site, past, assume).ok()?;
+    round_estimates(&mut world);
     let place = world.jobs.iter().position(|one| one.name == *name)?;
+    let waits = |site: &Site<'_>| site.recorder.jobs[place].started.is_none();
+    let options = Options { until_started: true, ..Options::default() };
+    let outcome = simulate_while(&world, PolicyName::Caldera.start(&world).as_mut(), &options, waits);
     Some(outcome.jobs[place].started?.since(site.now()))
 }
 
 /// What is known now, as a world of its own.
-fn known_world(site: &Site<'_>, assume: Millis) -> Result<World, crate::world::WorldError> {
+fn known_world(site: &Site<'_>, past: &PastRuns, assume: Millis) -> Result<World, crate::world::WorldError> {
     let (world, now) = (site.world(), site.now());
     let known = |index: usize| {
         let job = site.job(index);
-        let whole = job.estimate.unwrap_or(assume);
-        let (running, left) = match site.stand(index) {
+        let (running, ran) = match site.stand(index) {
             Stand::Future | Stand::Done => return None,
-            Stand::Waiting | Stand::Sent { .. } => (None, whole),
-            Stand::Running { holds, since, .. } => (Some(holds.clone()), left_of(whole, now.since(*since))),
+            Stand::Waiting | Stand::Sent { .. } => (None, None),
+            Stand::Running { holds, since, .. } => (Some(holds.clone()), Some(now.since(*since))),
         };
-        let estimate = job.estimate.map(|_| left);
-        Some(Job { run: left, estimate, running, ..job.clone() })
+        let RunTime { run, estimate } = expect_run(past, &job.queue, job.estimate, ran, assume);
+        Some(Job { run, estimate, running, ..job.clone() })
     };
     let jobs = (0..world.jobs.len()).filter_map(known).collect();
     let (links, rules, terms) = (world.links.clone(), world.rules.clone(), world.terms.clone());
     let fresh = World::new(world.clusters.clone(), world.queues.clone(), jobs, now)?;
     Ok(World { links, rules, terms, ..fresh })
-}
-
-fn left_of(whole: Millis, ran: Millis) -> Millis {
-    match whole.since(ran) {
-        Millis::ZERO => OVERDUE,
-        left => left,
-    }
 }
 
 /// The mean wait of those of the job's queue that started so far.

@@ -1,12 +1,14 @@
 //! When each waiting job is expected to start: the fleet as it is now, played forward under the controller's own
 //! policy.
 //!
-//! Rule: jobs end when they said they would, those that did not say after an assumed time, and nothing else arrives.
-//! So an instant always comes with what it rests on: how many of the jobs that run now, or start before, gave no
-//! estimate or have outrun it. Jobs that start together are played forward each for itself, and each is told the start
-//! of the last of them: none starts before that. A job that does not start within [`HORIZON`] has no instant, nor has
-//! one that starts later than could be looked in the time that there is. Slurm's backfill scheduler tells `squeue
-//! --start` by the same means (`src/plugins/sched/backfill/backfill.c`).
+//! Rule: jobs end when they said they would, corrected by how long the last jobs of their queue ran
+//! ([`caldera_core::past_runs`]); those that did not say run as long as the last that did not, or for an assumed time;
+//! and nothing else arrives. So an instant always comes with what it rests on: how many of the jobs that run now, or
+//! start before, gave no estimate or have outrun it. Jobs that start together are played forward each for itself, and
+//! each is told the start of the last of them: none starts before that. A job that does not start within [`HORIZON`]
+//! has no instant, nor has one that starts later than could be looked in the time that there is. Slurm's backfill
+//! scheduler tells `squeue --start` by the same means (`src/plugins/sched/backfill/backfill.c`), and rounds how long
+//! jobs say they run, as is done here: `bf_resolution`.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -15,7 +17,7 @@ use crate::{
     policy::PolicyName,
     run::{Options, simulate_while},
     time::Millis,
-    world::{Job, WorldError},
+    world::{Job, World, WorldError},
 };
 
 /// Jobs in line for which starts are worked out, at most.
@@ -48,8 +50,12 @@ pub enum StartTime {
 pub struct StartBasis {
     /// Jobs that run now, and jobs that are expected to start before it.
     pub before: usize,
-    /// Those of them that do not say how long they run.
+    /// Those of them that do not say how long they run, nor do the last jobs of their queue tell it.
     pub unestimated: usize,
+    /// Those that do not say it, and are taken to run as long as the last jobs of their queue.
+    pub as_queue: usize,
+    /// Those that say it, and of which the last jobs of their queue tell how true that is.
+    pub corrected: usize,
     /// Those of them that run longer than they said.
     pub overdue: usize,
 }
@@ -82,7 +88,8 @@ pub fn expect_starts(
     if waiting == 0 {
         return Ok(HashMap::new());
     }
-    let (world, _) = world(state, assume)?;
+    let (mut world, _) = world(state, assume)?;
+    round_estimates(&mut world);
     let horizon = Some(world.start.plus(HORIZON));
     let options = Options { horizon, until_started: true, ..Options::default() };
     let mut looked_to = None;
@@ -99,7 +106,7 @@ pub fn expect_starts(
     let overdue: HashMap<&str, bool> = state.jobs.iter().map(|job| (&*job.name, job.is_overdue(state.now))).collect();
     for (job, record) in world.jobs.iter().zip(&outcome.jobs) {
         if job.running.is_some() {
-            basis.count(job.estimate.is_none(), overdue.get(&*job.name) == Some(&true));
+            basis.count(state, job, overdue.get(&*job.name) == Some(&true));
         } else {
             expected.push((record.started.unwrap_or(Millis(u64::MAX)), job));
         }
@@ -113,9 +120,27 @@ pub fn expect_starts(
             let at = if *at < Millis(u64::MAX) { StartTime::At(second(*at)) } else { not_yet };
             starts.insert(Arc::clone(&job.name), ExpectedStart { at, basis });
         }
-        together.iter().for_each(|(_, job)| basis.count(job.estimate.is_none(), false));
+        together.iter().for_each(|(_, job)| basis.count(state, job, false));
     }
     Ok(starts)
+}
+
+/// Lets jobs that wait say a little more than they do, an eighth at most: those that ask for the same and say nearly
+/// the same are one question to the queues then, where each would be one of its own.
+pub(crate) fn round_estimates(world: &mut World) {
+    for job in world.jobs.iter_mut().filter(|job| job.running.is_none()) {
+        job.estimate = job.estimate.map(|said| Millis(round_up(said.0)));
+    }
+}
+
+/// To four significant binary digits.
+const fn round_up(value: u64) -> u64 {
+    let rest = (u64::BITS - value.leading_zeros()).saturating_sub(4);
+    let mask = (1 << rest) - 1;
+    match value.checked_add(mask) {
+        Some(sum) => sum & !mask,
+        None => value,
+    }
 }
 
 /// None of those that start together starts before the last of them.
@@ -135,16 +160,22 @@ fn hold_for_last_of_unit(state: &State, expected: &mut [(Millis, &Job)]) {
 }
 
 impl StartBasis {
-    fn count(&mut self, unestimated: bool, overdue: bool) {
+    fn count(&mut self, state: &State, job: &Job, overdue: bool) {
         self.before += 1;
-        self.unestimated += usize::from(unestimated);
         self.overdue += usize::from(overdue);
+        let counted = match (job.estimate.is_some(), state.past.has_runs(&job.queue, job.estimate.is_some())) {
+            (true, true) => &mut self.corrected,
+            (true, false) => return,
+            (false, true) => &mut self.as_queue,
+            (false, false) => &mut self.unestimated,
+        };
+        *counted += 1;
     }
 
     /// Every job that it depends on said how long it runs, and keeps to it so far.
     #[must_use]
     pub const fn is_sure(&self) -> bool {
-        self.unestimated == 0 && self.overdue == 0
+        self.unestimated == 0 && self.as_queue == 0 && self.overdue == 0
     }
 
     /// In words, with the time that was assumed.
@@ -152,9 +183,14 @@ impl StartBasis {
     pub fn describe(&self, assume: Millis) -> String {
         let jobs = |count: usize| format!("{count} of the {} jobs before it", self.before);
         let mut parts = Vec::new();
+        let give = |count: usize| if count == 1 { "gives" } else { "give" };
         if self.unestimated > 0 {
-            let verb = if self.unestimated == 1 { "gives" } else { "give" };
-            parts.push(format!("{} {verb} no estimate; assumed {assume}", jobs(self.unestimated)));
+            let (jobs, give) = (jobs(self.unestimated), give(self.unestimated));
+            parts.push(format!("{jobs} {give} no estimate; assumed {assume}"));
+        }
+        if self.as_queue > 0 {
+            let (jobs, give) = (jobs(self.as_queue), give(self.as_queue));
+            parts.push(format!("{jobs} {give} no estimate; assumed to run as the last of their queues did"));
         }
         if self.overdue > 0 {
             parts.push(format!("{} should have ended by now", jobs(self.overdue)));
@@ -162,6 +198,9 @@ impl StartBasis {
         match (parts.is_empty(), self.before) {
             (false, _) => parts.join("; "),
             (true, 0) => "nothing runs or starts before it".to_owned(),
+            (true, before) if self.corrected > 0 => {
+                format!("if the {before} jobs before it keep to what they say as the last of their queues did")
+            }
             (true, before) => format!("if the {before} jobs before it end as they say"),
         }
     }

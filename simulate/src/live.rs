@@ -12,6 +12,7 @@ use caldera_core::{
     gang::{Gang, QueueName, WorkloadRef},
     inventory::{HyperNode, Node, Pod, round_up_request},
     live_job::LiveJob,
+    past_runs::PastRuns,
     place::{self, Queues},
     queue::QueueSpec,
     split::FederationTopology,
@@ -41,6 +42,8 @@ pub struct State {
     pub rules: Rules,
     /// Jobs that wait or run.
     pub jobs: Vec<LiveJob>,
+    /// How long the last jobs ran, by queue.
+    pub past: PastRuns,
 }
 
 /// A member cluster.
@@ -58,8 +61,9 @@ pub struct Member {
     pub queues: Queues,
 }
 
-/// The world that goes on from there, and what was assumed. A job that does not say how long it runs is taken to run
-/// for `assume`, and one that should have ended by now for a minute more.
+/// The world that goes on from there, and what was assumed. A job runs as long as it says, corrected by what the last
+/// jobs of its queue did. One that does not say it, and of whose queue nothing is known, is taken to run for `assume`,
+/// and one that should have ended by now for a minute more.
 ///
 /// # Errors
 /// [`WorldError`], as for any world.
@@ -78,14 +82,11 @@ pub fn world(state: &State, assume: Millis) -> Result<(World, Vec<String>), Worl
     let arrivals = list_arrivals(in_queue.iter().map(|(_, job)| *job), &since);
     let jobs = in_queue.into_iter().map(|(i, job)| {
         let said = job.run_for.map(|seconds| Millis::from_secs(u64::try_from(seconds).unwrap_or(0)));
-        unknown += usize::from(said.is_none());
-        let whole = said.unwrap_or(assume);
+        unknown += usize::from(said.is_none() && !state.past.has_runs(&job.queue, false));
         let running = holds.remove(&i);
-        let ran = running.as_ref().and(job.began).map_or(Millis::ZERO, |began| since(state.now).since(since(began)));
-        let run = match whole.since(ran) {
-            Millis::ZERO if running.is_some() => OVERDUE,
-            left => left,
-        };
+        let ran = |began: i64| since(state.now).since(since(began));
+        let ran = running.as_ref().map(|_| job.began.map_or(Millis::ZERO, ran));
+        let RunTime { run, estimate } = expect_run(&state.past, &job.queue, said, ran, assume);
         // Where it is now is no matter of placement any more.
         let binding = place::Binding { previous: Vec::new(), fresh: false, ..place::Binding::clone(&job.binding) };
         Job {
@@ -94,7 +95,7 @@ pub fn world(state: &State, assume: Millis) -> Result<(World, Vec<String>), Worl
             priority: job.priority,
             arrival: arrivals[&job.name].min(since(state.now)),
             run,
-            estimate: said.map(|said| if running.is_some() { run } else { said }),
+            estimate,
             shape: shapes.shape(Gang::clone(&job.gang), binding, job.whole),
             running,
         }
@@ -117,6 +118,31 @@ pub fn world(state: &State, assume: Millis) -> Result<(World, Vec<String>), Worl
     let world = World::new(clusters.collect(), state.queues.clone(), jobs, since(state.now))?;
     let terms = state.jobs.iter().map(|job| (Arc::clone(&job.name), read_terms(job))).collect();
     Ok((World { links: state.links.clone(), rules: state.rules.clone(), terms, ..world }, notes))
+}
+
+/// How long a job goes on from now.
+pub(crate) struct RunTime {
+    /// As it is expected.
+    pub(crate) run: Millis,
+    /// As it says, which is what decisions go by.
+    pub(crate) estimate: Option<Millis>,
+}
+
+/// What is left of a job of a queue that says what it `said` and has run for `ran`, if it runs.
+pub(crate) fn expect_run(
+    past: &PastRuns,
+    queue: &QueueName,
+    said: Option<Millis>,
+    ran: Option<Millis>,
+    assume: Millis,
+) -> RunTime {
+    let left_of = |whole: Millis| match (ran, whole.since(ran.unwrap_or_default())) {
+        (Some(_), Millis::ZERO) => OVERDUE,
+        (_, left) => left,
+    };
+    let expected = past.expect_run(queue, said.map(Millis::seconds), ran.unwrap_or_default().seconds());
+    let whole = expected.map_or_else(|| said.unwrap_or(assume), Millis::from_secs);
+    RunTime { run: left_of(whole), estimate: said.map(left_of) }
 }
 
 /// When each arrived. Those of one second go in their order: a millisecond each, as far as there are some.

@@ -30,6 +30,7 @@ pub(super) fn build_state(
         links: seen.links,
         rules: read_rules(settings),
         jobs: seen.jobs,
+        ..State::default()
     }
 }
 

@@ -22,6 +22,7 @@ fn server(refused: fn(&str) -> Option<u16>) -> (Client, Arc<Mutex<Vec<String>>>)
             }),
         ),
         None if path.ends_with("/configmaps/caldera-controller") => (200, chosen(r#"{"order": "fifo"}"#)),
+        None if path.ends_with("/configmaps/caldera-past-runs") => (404, missing()),
         None => (200, list(items(path))),
     })
 }
@@ -39,6 +40,10 @@ fn serve(answer: impl Fn(&str) -> (u16, Value) + Send + 'static) -> (Client, Arc
         async move { response.map_err(tower::BoxError::from) }
     });
     (Client::new(service, "ns"), asked)
+}
+
+fn missing() -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "message": "no", "reason": "NotFound"})
 }
 
 /// What the admin chose.
@@ -181,6 +186,32 @@ async fn what_the_admin_chose_is_read_where_the_controller_writes_it_and_its_lac
     assert_eq!(live.gaps.len(), 1);
     assert_eq!(live.gaps[0].what, "configmap caldera-controller");
     assert!(live.gaps[0].why.ends_with("taken to be as by default"), "{:?}", live.gaps);
+}
+
+#[tokio::test]
+async fn how_long_the_last_jobs_ran_is_read_where_starts_are_expected_and_its_lack_is_told() {
+    let kept = json!({
+        "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "caldera-past-runs", "namespace": "caldera-system"},
+        "data": {"runs.json": r#"{"q": {"unsaid": [10, 20, 30, 40, 50]}}"#},
+    });
+    let asked = async |code: u16, kept: Value| {
+        let (client, _) = serve(move |path| match path {
+            path if path.ends_with("/caldera-system/configmaps/caldera-past-runs") => (code, kept.clone()),
+            path if path.ends_with("/configmaps/caldera-controller") => (200, chosen("{}")),
+            path if path.contains("/configmaps/") => (404, missing()),
+            path => (200, list(items(path))),
+        });
+        let mut live = read_undecided(&client, Some("ns"), None).await.unwrap();
+        let gaps = live.gaps.iter().filter(|gap| gap.what == "configmap caldera-past-runs");
+        let gaps: Vec<String> = gaps.map(|gap| gap.why.clone()).collect();
+        (live.take_state().past.expect_run(&"q".into(), None, 0), gaps)
+    };
+    let mut refusal = missing();
+    (refusal["code"], refusal["reason"]) = (403.into(), "Forbidden".into());
+    assert_eq!(asked(200, kept).await, (Some(30), vec![]));
+    assert_eq!(asked(404, missing()).await, (None, vec![]));
+    let said = "caldera-system: no; expected starts go by what jobs say alone".to_owned();
+    assert_eq!(asked(403, refusal).await, (None, vec![said]));
 }
 
 /// Half of the job would fit in its queue, and karmada-scheduler places no half.

@@ -14,14 +14,17 @@ use std::{
 use caldera_core::{
     admission::Admission,
     gang::{ClusterName, QueueName},
+    past_runs::PastRuns,
     resources::Resources,
 };
 use caldera_runtime::write::Write;
 use jiff::Timestamp;
 
 use crate::{
+    decide::assess::estimate_end,
     history::{DELETED, EndedJob, JobHistory},
     observe::{Binding, Key, Workload},
+    published_runs::publish_runs,
 };
 
 /// Ends that are kept for a history that is not read yet.
@@ -31,6 +34,10 @@ const MOST_EARLY: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct EndedJobs {
     history: JobHistory,
+    /// How long those ran that are in it.
+    past: PastRuns,
+    /// They are others than were written last.
+    is_past_changed: bool,
     /// What earlier controllers wrote has been read: before that nothing is written.
     is_read: bool,
     /// Ends seen before that, and whether they were there when this controller began.
@@ -47,8 +54,16 @@ struct LastRun {
     workload: Arc<str>,
     admission: Arc<Admission>,
     clusters: Vec<ClusterName>,
+    facts: RunFacts,
+}
+
+/// What its workload says of a run.
+#[derive(Debug, Default)]
+struct RunFacts {
     /// When it began, in seconds since 1970, if it did.
     began: Option<i64>,
+    /// Seconds that it said it would run, or was allowed to, once it began.
+    run_for: Option<u64>,
     /// Who submitted it, where that is known.
     user: Option<Arc<str>>,
 }
@@ -58,6 +73,9 @@ impl EndedJobs {
     pub(crate) fn merge_history(&mut self, read: JobHistory) {
         if mem::replace(&mut self.is_read, true) {
             return;
+        }
+        for job in read.list_lines() {
+            self.remember_past_run(&job);
         }
         self.history = read;
         mem::take(&mut self.early).into_iter().for_each(|(job, is_old)| self.record(job, is_old));
@@ -92,8 +110,7 @@ impl EndedJobs {
             (None, None) => return,
         };
         let charge = (run.admission.queue.clone(), run.admission.charged.clone());
-        let user = run.user.as_deref();
-        self.record(build_ended_job(binding, charge, &run.clusters, (run.began, at), result, user), is_old);
+        self.record(build_ended_job(binding, charge, &run.clusters, &run.facts, (result, at)), is_old);
     }
 
     fn remember_run(&mut self, binding: &Binding, workload: &Workload) {
@@ -103,7 +120,7 @@ impl EndedJobs {
             run.admission == *admission && run.clusters.iter().eq(binding.clusters.iter().map(|(cluster, _)| cluster))
         };
         match known.filter(is_same) {
-            Some(run) => run.began = workload.progress.started,
+            Some(run) => run.facts = RunFacts::read(binding, workload),
             None => {
                 let run = LastRun::read(binding, admission, workload);
                 self.runs.insert(binding.key.clone(), run);
@@ -121,11 +138,10 @@ impl EndedJobs {
     ) {
         let is_taken = self.taken.remove(&binding.key).is_some();
         let last = self.runs.remove(&binding.key);
-        let began = last.as_ref().and_then(|run| run.began);
-        let user = last.as_ref().and_then(|run| run.user.as_deref());
+        let facts = last.map(|run| run.facts).unwrap_or_default();
         if let Some(charge) = charge.filter(|_| !is_taken && !is_there) {
             let clusters: Vec<ClusterName> = binding.clusters.iter().map(|(cluster, _)| cluster.clone()).collect();
-            self.record(build_ended_job(binding, charge, &clusters, (began, now), DELETED, user), false);
+            self.record(build_ended_job(binding, charge, &clusters, &facts, (DELETED, now)), false);
         }
     }
 
@@ -137,13 +153,27 @@ impl EndedJobs {
                 self.early.pop_front();
             }
         } else if !is_old || self.history.find_newest_forgotten().is_none_or(|until| job.ended > until) {
-            self.history.add(&job);
+            if self.history.add(&job) {
+                self.remember_past_run(&job);
+            }
         }
     }
 
-    /// The pages to write.
+    fn remember_past_run(&mut self, job: &EndedJob) {
+        if let Some(ran) = job.count_run_seconds() {
+            self.past.record_run(&job.queue, ran, job.run_for);
+            self.is_past_changed = true;
+        }
+    }
+
+    /// The pages to write, and what the last runs are.
     pub(crate) fn take_writes(&mut self, namespace: &str) -> Vec<Write> {
-        if self.is_read { self.history.take_writes(namespace) } else { Vec::new() }
+        if !self.is_read {
+            return Vec::new();
+        }
+        let mut writes = self.history.take_writes(namespace);
+        writes.extend(mem::take(&mut self.is_past_changed).then(|| publish_runs(&self.past, namespace)));
+        writes
     }
 }
 
@@ -153,9 +183,17 @@ impl LastRun {
             workload: Arc::clone(&binding.workload_uid),
             admission: Arc::clone(admission),
             clusters: binding.clusters.iter().map(|(cluster, _)| cluster.clone()).collect(),
-            began: workload.progress.started,
-            user: workload.submitter.clone(),
+            facts: RunFacts::read(binding, workload),
         }
+    }
+}
+
+impl RunFacts {
+    fn read(binding: &Binding, workload: &Workload) -> Self {
+        let began = workload.progress.started;
+        let run_for = began.and_then(|began| Some(estimate_end(binding, workload, began)?.saturating_sub(began)));
+        let run_for = run_for.and_then(|seconds| u64::try_from(seconds).ok());
+        Self { began, run_for, user: workload.submitter.clone() }
     }
 }
 
@@ -163,9 +201,8 @@ fn build_ended_job(
     binding: &Binding,
     (queue, charged): (QueueName, Resources),
     clusters: &[ClusterName],
-    (started, ended): (Option<i64>, Timestamp),
-    result: &str,
-    user: Option<&str>,
+    run: &RunFacts,
+    (result, ended): (&str, Timestamp),
 ) -> EndedJob {
     let reference = &binding.workload;
     EndedJob {
@@ -173,13 +210,14 @@ fn build_ended_job(
         kind: reference.kind.clone(),
         name: reference.name.clone(),
         uid: binding.workload_uid.to_string(),
-        user: user.map(str::to_owned),
+        user: run.user.as_deref().map(str::to_owned),
         queue,
         result: result.to_owned(),
         clusters: clusters.iter().map(ToString::to_string).collect(),
         charged,
+        run_for: run.run_for,
         submitted: Timestamp::from_second(binding.created).unwrap_or(ended),
-        started: started.and_then(|at| Timestamp::from_second(at).ok()),
+        started: run.began.and_then(|at| Timestamp::from_second(at).ok()),
         ended,
     }
 }

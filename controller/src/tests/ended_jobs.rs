@@ -1,5 +1,6 @@
 //! How jobs ended is kept after them.
 
+use caldera_core::past_runs::{FEWEST, PastRuns};
 use caldera_crds::names::caldera::{SUBMITTED, SUBMITTER};
 use caldera_runtime::write::{Body, Write};
 use serde_json::json;
@@ -8,6 +9,7 @@ use super::world::{World, job};
 use crate::{
     history::{EndedJob, JobHistory},
     observe::Input,
+    published_runs,
     usage::UsageHistory,
 };
 
@@ -25,14 +27,21 @@ fn runs(world: &mut World, job: &str, pods: u32) {
     world.phase(job, "Running");
 }
 
-/// What is written now, as it is read again.
-fn save(world: &mut World) -> JobHistory {
-    let mut read = JobHistory::default();
+/// What is written now, as it is read again: the history, and how long jobs ran.
+fn save_all(world: &mut World) -> (JobHistory, Option<PastRuns>) {
+    let (mut read, mut past) = (JobHistory::default(), None);
     for write in world.controller.ended_jobs.take_writes("caldera-system") {
         let Write { name, body: Body::Apply { object, .. }, .. } = write else { panic!("{write:?}") };
-        read.read_page(name.strip_prefix("caldera-history-").unwrap().parse().unwrap(), &object).unwrap();
+        match name.strip_prefix("caldera-history-") {
+            Some(page) => read.read_page(page.parse().unwrap(), &object).unwrap(),
+            None => past = Some(published_runs::read_runs(&object).unwrap()),
+        }
     }
-    read
+    (read, past)
+}
+
+fn save(world: &mut World) -> JobHistory {
+    save_all(world).0
 }
 
 fn told(history: &JobHistory) -> Vec<(String, String)> {
@@ -70,6 +79,29 @@ fn each_end_of_a_job_that_was_given_quota_is_recorded_once_with_what_it_was_char
     world.pass(3);
     assert_eq!(save(&mut world), JobHistory::default(), "nothing new");
     assert_eq!(count_admissions(&mut world), 1, "its binding outlived it");
+}
+
+#[test]
+fn how_long_the_jobs_of_a_queue_ran_is_published_and_known_again_after_a_restart() {
+    let mut world = begin();
+    for at in 0..FEWEST {
+        let name = format!("a{at}");
+        runs(&mut world, &name, 1);
+        let condition = json!({"status": "Running", "lastTransitionTime": world.now.to_string()});
+        world.patch("Job", &name, &json!({"status": {"conditions": [condition]}}));
+        world.pass(40);
+        world.phase(&name, "Completed");
+        world.pass(3);
+    }
+    let (kept, published) = save_all(&mut world);
+    let published = published.unwrap();
+    let ran = published.expect_run(&"q".into(), None, 0).unwrap();
+    assert!((40..=44).contains(&ran), "{published:?}");
+    assert_eq!(save_all(&mut world), (JobHistory::default(), None), "nothing new");
+    world.controller.ended_jobs = Default::default();
+    let now = world.now;
+    world.controller.observe(Input::JobHistory(kept), now);
+    assert_eq!(save_all(&mut world).1, Some(published));
 }
 
 #[test]

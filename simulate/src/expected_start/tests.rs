@@ -7,6 +7,7 @@ use caldera_core::{
     gang::{Gang, Topology, WorkloadRef},
     inventory::{self, HyperNode, Node, Owner, Pod},
     live_job::LiveJob,
+    past_runs::PastRuns,
     place::MemberVolcanoQueue,
     quantity::Quantity,
     queue::{OrderPolicy, QueueSpec, RunningLimits, TenantOrder},
@@ -100,6 +101,51 @@ fn start(state: &State, job: &str) -> Option<i64> {
     starts(state)[job]
 }
 
+/// Two cores, for which another job waits that says nothing.
+fn one_behind_another(said: Option<i64>, past: PastRuns) -> ExpectedStart {
+    let member = Member { pods: pods_of("runs", 1, "m-n0"), ..member("m", &[2]) };
+    let jobs = vec![running("runs", 1, said), waiting("waits", workers(1))];
+    let state = State { past, ..state(vec![member], jobs) };
+    expect_starts(&state, ASSUME, || true).unwrap()["waits"]
+}
+
+#[test]
+fn a_job_ends_after_the_part_of_what_it_says_that_the_last_of_its_queue_took() {
+    let mut past = PastRuns::default();
+    // One ended sooner than this one that runs for 100 s already.
+    [50, 300, 300, 400, 400].iter().for_each(|ran| past.record_run(&"q".into(), *ran, Some(1_000)));
+    let found = one_behind_another(Some(1_000), past);
+    assert_eq!(found.at, StartTime::At(NOW - 100 + 350));
+    let basis = StartBasis { before: 1, corrected: 1, ..StartBasis::default() };
+    assert_eq!(found.basis, basis);
+    assert!(basis.is_sure());
+    assert_eq!(basis.describe(ASSUME), "if the 1 jobs before it keep to what they say as the last of their queues did");
+    assert_eq!(one_behind_another(Some(1_000), PastRuns::default()).at, StartTime::At(NOW - 100 + 1_000));
+}
+
+#[test]
+fn a_job_that_says_nothing_is_expected_to_run_as_the_last_of_its_queue_did() {
+    let mut past = PastRuns::default();
+    [200, 200, 200, 200, 700].iter().for_each(|ran| past.record_run(&"q".into(), *ran, None));
+    let found = one_behind_another(None, past);
+    assert_eq!(found.at, StartTime::At(NOW - 100 + 300));
+    assert_eq!(found.basis, StartBasis { before: 1, as_queue: 1, ..StartBasis::default() });
+    assert!(!found.basis.is_sure());
+    let said = "1 of the 1 jobs before it gives no estimate; assumed to run as the last of their queues did";
+    assert_eq!(found.basis.describe(ASSUME), said);
+    assert_eq!(one_behind_another(None, PastRuns::default()).at, StartTime::At(NOW - 100 + 3_600));
+}
+
+#[test]
+fn what_jobs_that_wait_say_is_rounded_up_by_an_eighth_at_most() {
+    for value in (0..5_000).chain([u64::MAX - 1, u64::MAX, 1 << 63]) {
+        let rounded = round_up(value);
+        assert!(rounded >= value && rounded - value <= value / 8, "{value}: {rounded}");
+    }
+    let distinct: std::collections::BTreeSet<u64> = (1_000_000..2_000_000).map(round_up).collect();
+    assert!(distinct.len() <= 10, "{distinct:?}");
+}
+
 fn hard(gang: Gang, tier: u32) -> Gang {
     Gang { topology: Some(Topology { hard: true, highest_tier: Some(tier), highest_tier_name: None }), ..gang }
 }
@@ -123,11 +169,11 @@ fn a_start_is_told_with_how_many_give_no_estimate() {
     let all = expect_starts(&state, ASSUME, || true).unwrap();
     let small = all["small"];
     assert_eq!(small.at, StartTime::At(NOW + 300));
-    assert_eq!(small.basis, StartBasis { before: 2, unestimated: 1, overdue: 0 });
+    assert_eq!(small.basis, StartBasis { before: 2, unestimated: 1, ..StartBasis::default() });
     assert_eq!(small.basis.describe(ASSUME), "1 of the 2 jobs before it gives no estimate; assumed 1 h");
     let large = all["zlarge"];
     assert_eq!(large.at, StartTime::At(NOW + 300 + 3600));
-    assert_eq!(large.basis, StartBasis { before: 3, unestimated: 2, overdue: 0 });
+    assert_eq!(large.basis, StartBasis { before: 3, unestimated: 2, ..StartBasis::default() });
     assert!(!large.basis.is_sure());
 }
 
