@@ -5,6 +5,7 @@ mod conditions;
 mod controllers;
 mod in_member;
 mod outcome;
+mod waiting;
 
 use std::{
     fmt::Write as _,
@@ -22,10 +23,6 @@ use caldera_crds::names::caldera::FORCE_DELETE;
 use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
-    runtime::{
-        wait::{self, await_condition},
-        watcher,
-    },
 };
 use serde_json::{Value, json};
 
@@ -36,6 +33,7 @@ use crate::{
 };
 
 pub use self::outcome::{Skipped, skip};
+use self::waiting::{await_met, retry_late_server};
 
 /// How long a condition may take, on a machine that is busy with much else too. Only failures last as long.
 pub const PATIENCE: Duration = Duration::from_secs(400);
@@ -388,7 +386,7 @@ impl Scenario {
         let touch_until_renewed = async {
             let mut touches = 0;
             loop {
-                let waiting = await_condition(self.api(Kind::Binding), &name, renewed);
+                let waiting = await_met(self.api(Kind::Binding), &name, renewed);
                 if let Ok(binding) = tokio::time::timeout(Duration::from_secs(1), waiting).await {
                     return Ok(serde_json::to_value(binding?)?);
                 }
@@ -444,68 +442,5 @@ impl Scenario {
         while began.elapsed() < ENDINGS && !self.list(kind).await.is_ok_and(|all| all.is_empty()) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-    }
-}
-
-/// Sends a write again whose webhook did not answer in its few seconds, or whose kind was defined a moment ago, as a
-/// user of a busy cluster does.
-async fn retry_late_server<T>(write: impl AsyncFn() -> kube::Result<T>) -> kube::Result<T> {
-    let began = Instant::now();
-    loop {
-        match write().await {
-            Err(kube::Error::Api(status)) if is_late(&status) && began.elapsed() < PATIENCE => {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-            result => return result,
-        }
-    }
-}
-
-/// Whether the server was not ready to answer: a webhook's deadline, or the store of a CRD that is being set up.
-fn is_late(status: &kube::core::Status) -> bool {
-    let webhook =
-        status.message.contains("failed calling webhook") && status.message.contains("context deadline exceeded");
-    (status.code == 500 && webhook) || (status.code == 429 && status.message.contains("storage is (re)initializing"))
-}
-
-/// [`await_condition`], begun again while the server is not ready to answer.
-async fn await_met(
-    api: Api<DynamicObject>,
-    name: &str,
-    met: impl Fn(Option<&DynamicObject>) -> bool,
-) -> Result<Option<DynamicObject>, wait::Error> {
-    loop {
-        match await_condition(api.clone(), name, &met).await {
-            Err(wait::Error::ProbeFailed(watcher::Error::InitialListFailed(kube::Error::Api(status))))
-                if is_late(&status) =>
-            {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-            result => return result,
-        }
-    }
-}
-
-async fn until(api: Api<DynamicObject>, name: &str, what: &str, met: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
-    let matches = |object: Option<&DynamicObject>| {
-        object.is_some_and(|object| serde_json::to_value(object).is_ok_and(|object| met(&object)))
-    };
-    match tokio::time::timeout(PATIENCE, await_met(api.clone(), name, matches)).await {
-        Ok(Ok(Some(object))) => Ok(serde_json::to_value(object)?),
-        Ok(Ok(None)) => anyhow::bail!("{name} vanished before it {what}"),
-        Ok(Err(error)) => Err(error).with_context(|| format!("failed to watch {name} until it {what}")),
-        Err(_) => {
-            let last = api.get_opt(name).await.ok().flatten();
-            let last = last.and_then(|object| serde_json::to_string(&object).ok()).unwrap_or_else(|| "absent".into());
-            anyhow::bail!("waited {PATIENCE:?} in vain until {name} {what}; it is {last}")
-        }
-    }
-}
-
-async fn gone(api: Api<DynamicObject>, name: &str) -> anyhow::Result<()> {
-    let absent = |object: Option<&DynamicObject>| object.is_none();
-    match tokio::time::timeout(PATIENCE, await_met(api, name, absent)).await {
-        Ok(result) => result.map(drop).with_context(|| format!("failed to watch {name} until it is gone")),
-        Err(_) => anyhow::bail!("waited {PATIENCE:?} in vain until {name} is gone"),
     }
 }

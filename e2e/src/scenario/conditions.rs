@@ -5,7 +5,10 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
-use super::{PATIENCE, Scenario, gone, until};
+use super::{
+    PATIENCE, Scenario,
+    waiting::{gone, until},
+};
 use crate::{kinds::Kind, world::api};
 
 impl Scenario {

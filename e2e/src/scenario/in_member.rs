@@ -3,7 +3,7 @@
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::Value;
 
-use super::{Scenario, retry_late_server};
+use super::{Scenario, waiting::retry_late_server};
 use crate::{kinds::Kind, world::api};
 
 impl Scenario {

@@ -81,6 +81,7 @@ mod text_diff;
 mod warning;
 mod watch;
 mod workload_rules;
+mod workload_spec;
 mod write;
 mod yaml;
 

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::meta::{label_errors, label_problems, qualified_name_problems};
+use crate::podspec::{items_of, text_of};
 use crate::rollout::{is_nothing, share_error};
 use crate::schema::{CauseReason, FieldError};
 
@@ -12,16 +13,8 @@ const INDEXED_ONLY: &str = "requires indexed completion mode";
 /// `maxParallelismForIndexedJob`, and the same number for failed indexes.
 const MOST_INDEXED: i64 = 100_000;
 
-fn text_of<'v>(value: &'v Value, key: &str) -> &'v str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
 fn number_of(value: &Value, key: &str) -> Option<i64> {
     value.get(key).and_then(Value::as_i64)
-}
-
-fn items_of<'v>(value: &'v Value, key: &str) -> &'v [Value] {
-    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 pub(crate) fn negative(spec: &Value, at: &str, members: &[&str]) -> Vec<FieldError> {

@@ -119,9 +119,9 @@ pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value
         ("", "pods") => crate::podspec::validate_pod(object, old),
         ("scheduling.k8s.io", "priorityclasses") => crate::priority::validate_class(object, old),
         ("batch", "jobs") => {
-            let mut errors = crate::podspec::validate_workload(resource, object, old);
+            let mut errors = crate::workload_spec::validate_workload(resource, object, old);
             errors.extend(completions_error(object, old));
-            errors.extend(crate::podspec::job_selector_errors(object));
+            errors.extend(crate::workload_spec::job_selector_errors(object));
             errors
         }
         ("batch", "cronjobs") => crate::small_kinds::schedule_errors(object, old),
@@ -161,7 +161,7 @@ pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value
             errors
         }
         ("apps" | "batch", _) | ("", "replicationcontrollers") => {
-            crate::podspec::validate_workload(resource, object, old)
+            crate::workload_spec::validate_workload(resource, object, old)
         }
         _ => Vec::new(),
     }
