@@ -152,10 +152,11 @@ impl EndedJobs {
             while self.early.len() > MOST_EARLY {
                 self.early.pop_front();
             }
-        } else if !is_old || self.history.find_newest_forgotten().is_none_or(|until| job.ended > until) {
-            if self.history.add(&job) {
-                self.remember_past_run(&job);
-            }
+            return;
+        }
+        let is_new = !is_old || self.history.find_newest_forgotten().is_none_or(|until| job.ended > until);
+        if is_new && self.history.add(&job) {
+            self.remember_past_run(&job);
         }
     }
 
