@@ -23,7 +23,7 @@ const CHECK: Check = Check::Versions;
 /// Minor versions of Kubernetes that host and members had in what `docs/install.md` lists.
 pub const TESTED_KUBERNETES: [&str; 1] = ["1.36"];
 /// Versions of Volcano in members there.
-pub const TESTED_VOLCANO: [&str; 1] = ["latest"];
+pub const TESTED_VOLCANO: [&str; 2] = ["latest", "v1.15.1"];
 
 pub(super) fn check_versions(facts: &Facts) -> Vec<Finding> {
     let ours = facts.versions.caldera.as_str();
