@@ -198,6 +198,10 @@ impl StartBasis {
         match (parts.is_empty(), self.before) {
             (false, _) => parts.join("; "),
             (true, 0) => "nothing runs or starts before it".to_owned(),
+            (true, 1) if self.corrected > 0 => {
+                "if the job before it keeps to what it says as the last of its queue did".to_owned()
+            }
+            (true, 1) => "if the job before it ends as it says".to_owned(),
             (true, before) if self.corrected > 0 => {
                 format!("if the {before} jobs before it keep to what they say as the last of their queues did")
             }

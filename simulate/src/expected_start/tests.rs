@@ -119,7 +119,7 @@ fn a_job_ends_after_the_part_of_what_it_says_that_the_last_of_its_queue_took() {
     let basis = StartBasis { before: 1, corrected: 1, ..StartBasis::default() };
     assert_eq!(found.basis, basis);
     assert!(basis.is_sure());
-    assert_eq!(basis.describe(ASSUME), "if the 1 jobs before it keep to what they say as the last of their queues did");
+    assert_eq!(basis.describe(ASSUME), "if the job before it keeps to what it says as the last of its queue did");
     assert_eq!(one_behind_another(Some(1_000), PastRuns::default()).at, StartTime::At(NOW - 100 + 1_000));
 }
 
@@ -186,7 +186,7 @@ fn a_start_that_rests_on_estimates_alone_says_so_and_one_that_outran_its_own_is_
     };
     let sure = of(150);
     assert_eq!((sure.at, sure.basis.is_sure()), (StartTime::At(NOW + 50), true));
-    assert_eq!(sure.basis.describe(ASSUME), "if the 1 jobs before it end as they say");
+    assert_eq!(sure.basis.describe(ASSUME), "if the job before it ends as it says");
     let late = of(90);
     assert_eq!((late.at, late.basis.overdue), (StartTime::At(NOW + 60), 1));
     assert_eq!(late.basis.describe(ASSUME), "1 of the 1 jobs before it should have ended by now");
