@@ -106,7 +106,8 @@ pub struct EndedJob {
 impl EndedJob {
     /// How many seconds it ran; `None` for one that did not run to an end of its own.
     pub(crate) fn count_run_seconds(&self) -> Option<u64> {
-        let started = self.started.filter(|_| self.result != DELETED)?;
+        // A status may say any time; its binding was made by Karmada.
+        let started = self.started.filter(|_| self.result != DELETED)?.max(self.submitted);
         u64::try_from(self.ended.as_second().saturating_sub(started.as_second())).ok()
     }
 }

@@ -17,12 +17,14 @@ use crate::gang::QueueName;
 
 /// Runs of a queue that are remembered, of each sort.
 pub const MOST: usize = 64;
-/// Queues whose runs are remembered.
-pub const MOST_QUEUES: usize = 1_000;
+/// Queues whose runs are remembered: all of them fit into one object of 1 MiB.
+pub const MOST_QUEUES: usize = 500;
 /// As few say nothing.
 pub const FEWEST: usize = 5;
 /// A job that ran longer than so many thousandths of what it said is counted as that.
 const MOST_PART: u64 = 100_000;
+/// One that ran for more seconds, as its status has it, is counted as that: 90 days.
+const MOST_SECONDS: u64 = 90 * 24 * 3600;
 
 /// The last runs of a queue's jobs, the newest last.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +51,7 @@ impl PastRuns {
         let runs = self.0.entry(queue.clone()).or_default();
         match said.filter(|said| *said > 0) {
             Some(said) => push(&mut runs.parts, (ran.saturating_mul(1000) / said).min(MOST_PART)),
-            None => push(&mut runs.unsaid, ran),
+            None => push(&mut runs.unsaid, ran.min(MOST_SECONDS)),
         }
     }
 
@@ -143,6 +145,17 @@ mod tests {
         assert!(!past.has_runs(&format!("q{MOST_QUEUES}").as_str().into(), false));
         past.record_run(&"q0".into(), 9, None);
         assert_eq!(past.expect_run(&"q0".into(), None, 5), Some(9));
+    }
+
+    #[test]
+    fn all_that_is_remembered_fits_into_one_object() {
+        let mut past = PastRuns::default();
+        for queue in 0..2 * MOST_QUEUES {
+            let queue = format!("{queue:0>253}").as_str().into();
+            (0..MOST).for_each(|_| past.record_run(&queue, u64::MAX, None));
+            (0..MOST).for_each(|_| past.record_run(&queue, u64::MAX, Some(1)));
+        }
+        assert!(serde_json::to_string(&past).unwrap().len() < 900_000);
     }
 
     proptest! {
