@@ -44,8 +44,9 @@ use sieve::{Pattern, PlannedFault};
 /// The seeds that are run unless a variable says otherwise.
 const SEEDS: RangeInclusive<u64> = if cfg!(debug_assertions) { 1..=3 } else { 1..=60 };
 
-/// The seeds of which each is run twice. The 23rd once differed from run to run in who of many woke first.
-const SEEDS_TWICE: RangeInclusive<u64> = if cfg!(debug_assertions) { 1..=1 } else { 14..=25 };
+/// The seeds of which each is run twice. The 23rd once differed from run to run in who of many woke first. A hostile
+/// tenant is in one of them at least: in the 2nd, and in the 14th.
+const SEEDS_TWICE: RangeInclusive<u64> = if cfg!(debug_assertions) { 2..=2 } else { 14..=25 };
 
 /// Runs one history on virtual time; what it was, commit by commit if `keep`.
 fn run(seed: u64, keep: bool) -> world::Outcome {
