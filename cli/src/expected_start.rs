@@ -3,7 +3,7 @@
 //! Rule: an instant never stands alone. It is `about` where every job that it depends on said how long it runs, and
 //! `perhaps` where some did not, or have outrun what they said; then it says how many, and what was assumed. What can
 //! never start, or waits for somebody to change something, has none, as `caldera why` has it. Nor has anything where
-//! something that decides can not be seen.
+//! something that decides can not be seen. Nothing starts in a member that is not ready: that is told with each instant.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,7 +19,10 @@ use caldera_simulate::{
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{live::Live, output::format_duration};
+use crate::{
+    live::{Gap, Live},
+    output::format_duration,
+};
 
 /// How long the fleet is played forward at most for a list of jobs.
 pub const FOR_A_LIST: Duration = Duration::from_secs(10);
@@ -57,6 +60,7 @@ impl Forecast {
         let state = live.take_state();
         live.decide();
         let refusal = find_forecast_obstacle(live);
+        let lost = live.list_lost_members().join(", ");
         let (now, names) = (live.now, state.jobs.iter().map(|job| (job.workload.clone(), job.name.clone())));
         let names: HashMap<_, _> = names.collect();
         let expected = match refusal {
@@ -74,7 +78,7 @@ impl Forecast {
                 (Verdict::MayStart | Verdict::Waiting, Err(why)) => build_unknown_start(why),
                 (Verdict::MayStart, _) => build_known_start(now.as_second(), now, true, "nothing speaks against it"),
                 (Verdict::Waiting, Ok(all)) => match names.get(&workload).and_then(|name| all.get(name)) {
-                    Some(start) => convert_start(*start, now, assume),
+                    Some(start) => doubt_start(convert_start(*start, now, assume), &lost),
                     None => build_unknown_start("it is not in its queue yet"),
                 },
                 _ => continue,
@@ -118,8 +122,19 @@ fn find_forecast_obstacle(live: &Live) -> Option<String> {
     if !live.controller.is_complete() {
         return Some("your credentials do not show everything that decides".to_owned());
     }
-    let member = live.gaps.iter().find(|gap| gap.what.starts_with("member "))?;
+    let lost: Vec<String> = live.list_lost_members().iter().map(|name| format!("member {name}")).collect();
+    let is_unseen = |gap: &&Gap| gap.what.starts_with("member ") && !lost.contains(&gap.what);
+    let member = live.gaps.iter().find(is_unseen)?;
     Some(format!("{} can not be read: {}", member.what, member.why))
+}
+
+/// In members that are not ready nothing is taken to start: they may come back before, or be given up.
+fn doubt_start(start: ExpectedStart, lost: &str) -> ExpectedStart {
+    if lost.is_empty() {
+        return start;
+    }
+    let basis = format!("{}; nothing is taken to start in {lost}, not ready", start.basis);
+    ExpectedStart { sure: false, basis, ..start }
 }
 
 fn convert_start(start: expected_start::ExpectedStart, now: Timestamp, assume: Millis) -> ExpectedStart {
@@ -187,6 +202,12 @@ mod tests {
             of(at, doubtful).describe(),
             "perhaps 1970-01-12T13:52Z, in 5m (12 of the 30 jobs before it give no estimate; assumed 1 h)"
         );
+        assert_eq!(
+            doubt_start(of(at, sure), "m1, m2").describe(),
+            "perhaps 1970-01-12T13:52Z, in 5m (if the 30 jobs before it end as they say; nothing is taken to start in \
+             m1, m2, not ready)"
+        );
+        assert_eq!(doubt_start(of(at, sure), ""), of(at, sure));
         let far = of(StartTime::NotBefore(1_000_020), doubtful);
         assert_eq!(far.describe(), "not known (not before 1970-01-12T13:47Z: farther ahead than is looked)");
         assert_eq!((of(StartTime::Unknown, doubtful).describe_briefly().as_str(), far.at), ("not known", None));

@@ -61,6 +61,8 @@ pub struct Live {
     past: PastRuns,
     /// What was told of each member.
     members: Vec<(String, Update)>,
+    /// Members that are not ready.
+    lost: Vec<String>,
 }
 
 /// The server's answer to a list of one kind.
@@ -112,6 +114,7 @@ async fn read_host(client: &Client, namespace: Option<&str>, controllers: Option
         settings: Settings::default(),
         past: PastRuns::default(),
         members: Vec::new(),
+        lost: Vec::new(),
     };
     // What a workload asks for is read by them.
     let gap = match settings? {
@@ -132,6 +135,12 @@ impl Live {
     /// Lets the controller's code decide, and writes nothing.
     pub fn decide(&mut self) {
         decide_without_writing(&mut self.controller, self.now);
+    }
+
+    /// The members that Karmada says are not ready: the scheduler places nothing there.
+    #[must_use]
+    pub fn list_lost_members(&self) -> &[String] {
+        &self.lost
     }
 
     /// Where the pods of each member are. Before the state is taken.
@@ -178,6 +187,8 @@ async fn observe_sources(live: &mut Live, client: &Client, answers: Vec<(ObjectK
     }
     bindings.into_iter().for_each(|input| live.controller.observe(input, live.now));
     live.members = members;
+    live.lost =
+        clusters.iter().filter(|cluster| !is_ready(cluster)).filter_map(|one| one.metadata.name.clone()).collect();
 }
 
 /// The controller's settings, or the reason why they can not be read.
@@ -302,10 +313,14 @@ async fn list_objects(
     Ok((listed, clusters))
 }
 
+fn is_ready(cluster: &Cluster) -> bool {
+    ClusterFacts::read(cluster).cluster.ready
+}
+
 /// Lists a member's nodes and pods, or reports it as down.
 async fn read_member(host: &Client, cluster: &Cluster) -> Vec<(String, Update)> {
     let name = cluster.metadata.name.clone().unwrap_or_default();
-    if !ClusterFacts::read(cluster).cluster.ready {
+    if !is_ready(cluster) {
         return vec![(name, Update::Down("it is not ready".to_owned()))];
     }
     let counts = WriteCounts::default();

@@ -1,7 +1,10 @@
 //! From a fleet as it is now to a world: who waits goes on waiting, who runs ends when it said it would.
 //!
 //! Pods of jobs that are told about hold their nodes until their job ends. All other pods hold theirs for ever: nobody
-//! knows when they go, and to plan with their room would promise too much.
+//! knows when they go, and to plan with their room would promise too much. In members that are not ready nothing is
+//! seen, and jobs hold what they ask for (`lost_members`).
+
+mod lost_members;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,6 +21,7 @@ use caldera_core::{
     split::FederationTopology,
 };
 
+use self::lost_members::hold_in_lost_members;
 use crate::{
     rules::Rules,
     time::Millis,
@@ -202,6 +206,7 @@ fn held(members: &mut [Member], jobs: &[LiveJob]) -> (HashMap<usize, Vec<Hold>>,
             }
         }
     }
+    hold_in_lost_members(members, jobs, &mut holds);
     (holds.into_iter().map(|(job, by_node)| (job, by_node.into_values().collect())).collect(), foreign)
 }
 
@@ -216,11 +221,11 @@ mod tests {
         world::{gang, node, ready_cluster, task},
     };
 
-    fn cpu(units: i64) -> Resources {
+    pub(super) fn cpu(units: i64) -> Resources {
         [("cpu", Quantity::from_units(units))].into_iter().collect()
     }
 
-    fn job(name: &str, created: i64, pods: u32, placed: bool, run_for: Option<i64>) -> LiveJob {
+    pub(super) fn job(name: &str, created: i64, pods: u32, placed: bool, run_for: Option<i64>) -> LiveJob {
         let gang = gang(vec![task("t", pods, pods, cpu(2))]);
         let shape = Shapes::default().gang(gang.clone());
         LiveJob {

@@ -7,9 +7,11 @@ use std::{
 
 use caldera_controller::explain::{Basis, Verdict, explain_job, find_binding, list_queues};
 use caldera_core::gang::WorkloadRef;
+use caldera_simulate::time::Millis;
 use serde_json::json;
 
 use super::*;
+use crate::expected_start::{FOR_A_LIST, Forecast};
 
 /// A server with one gated job in namespace `ns`, that refuses what `refused` says by path; and what it was asked.
 fn server(refused: fn(&str) -> Option<u16>) -> (Client, Arc<Mutex<Vec<String>>>) {
@@ -321,4 +323,41 @@ async fn a_server_that_fails_is_an_error_and_not_an_empty_answer() {
     let (client, _) = server(|path| path.ends_with("resourcebindings").then_some(500));
     let error = read_live(&client, None, None).await.unwrap_err();
     assert!(format!("{error:#}").contains("failed to list resourcebindings.work.karmada.io"), "{error:#}");
+}
+
+#[tokio::test]
+async fn a_member_that_is_not_ready_leaves_expected_starts_to_all_others() {
+    let forecast = async |second: &'static str| {
+        let (client, _) = serve(move |path| match path {
+            path if path.ends_with("/configmaps/caldera-past-runs") => (404, missing()),
+            path if path.contains("/configmaps/") => (200, chosen("{}")),
+            path if path.contains("/clusters/m2/") => (503, missing()),
+            path if path.ends_with("/clusters/m1/proxy/api/v1/nodes") => {
+                let ready = json!({"type": "Ready", "status": "True"});
+                let status = json!({"allocatable": {"cpu": "1", "pods": "10"}, "conditions": [ready]});
+                (200, list(json!([{"metadata": {"name": "n"}, "status": status}])))
+            }
+            path if path.ends_with("/queues") => {
+                (200, list(json!([{"metadata": {"name": "q"}, "spec": {"capability": {"cpu": "8"}}}])))
+            }
+            path if path.ends_with("/clusters") => {
+                let mut clusters = items(path);
+                let mut other = clusters[0].clone();
+                other["metadata"]["name"] = "m2".into();
+                other["status"]["conditions"][0]["status"] = second.into();
+                clusters.as_array_mut().unwrap().push(other);
+                (200, list(clusters))
+            }
+            path => (200, list(items(path))),
+        });
+        let mut live = read_undecided(&client, Some("ns"), None).await.unwrap();
+        let forecast = Forecast::of_live(&mut live, Millis::from_secs(60), FOR_A_LIST).await.unwrap();
+        forecast.find_start(&job()).unwrap().basis.clone()
+    };
+    assert_eq!(
+        forecast("False").await,
+        "not within 90 days, as far as is known of what runs; nothing is taken to start in m2, not ready"
+    );
+    let basis = forecast("True").await;
+    assert!(basis.starts_with("member m2 can not be read: "), "it takes jobs, and nobody knows which: {basis}");
 }
