@@ -141,6 +141,7 @@ fn patch_amounts(queue: &QueueFacts, wanted: &QueueNumbers) -> Value {
     let gone = there.map(|name| (name.to_string(), Value::Null));
     let named = queue.spec.deserved.iter().chain(queue.spec.capability.iter()).map(|(name, _)| name.to_string());
     let zeros = named.chain(["cpu".to_owned()]).map(|name| (name, Value::from("0")));
-    let now = wanted.allocated.iter().map(|(name, amount)| (name.to_string(), Value::from(amount.to_string())));
+    let now =
+        wanted.allocated.iter().map(|(name, amount)| (name.to_string(), Value::from(amount.decimal().to_string())));
     Value::Object(gone.chain(zeros).chain(now).collect::<Map<String, Value>>())
 }

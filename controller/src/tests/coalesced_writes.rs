@@ -356,6 +356,17 @@ fn a_queue_s_status_is_open_and_counts() {
 }
 
 #[test]
+fn a_queue_s_amounts_are_decimals_and_never_milli() {
+    let mut world = World::new(4);
+    let mut job = super::world::job("a", "q", 3);
+    job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500m".into();
+    let job = world.put(job);
+    world.bind(&job, 3, true);
+    world.pass(6);
+    assert_eq!(world.get("Queue", "q")["status"]["allocated"], json!({"cpu": "1.5", "pods": "3"}));
+}
+
+#[test]
 fn of_a_new_queue_nothing_is_blank_that_is_zero_and_that_takes_no_further_write() {
     let mut world = World::new(4);
     world.queue("cards", &json!({"capability": {"nvidia.com/gpu": "8"}, "deserved": {"memory": "1Gi"}}));

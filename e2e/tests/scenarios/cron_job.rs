@@ -55,7 +55,7 @@ fn a_run_of_a_cron_job_is_queued_placed_evicted_and_ended_like_any_job() {
         s.until_phase(name, "Running").await?;
         let suspend = |value: Value| json!({"metadata": {"annotations": {"caldera.dev/suspended": value}}});
         s.patch(Kind::Job, name, &suspend("true".into())).await?;
-        s.until(Kind::Queue, &queue, "is charged nothing", |queue| queue["status"]["allocated"]["cpu"] != "200m")
+        s.until(Kind::Queue, &queue, "is charged nothing", |queue| queue["status"]["allocated"]["cpu"] != "0.2")
             .await?;
         s.patch(Kind::Job, name, &suspend(Value::Null)).await?;
         s.until_phase(name, "Running").await?;

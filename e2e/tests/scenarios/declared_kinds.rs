@@ -82,7 +82,7 @@ fn a_kind_told_by_data_is_queued_placed_whole_evicted_and_completed() {
         let mut cluster = placed[0].0.clone();
         let copy = s.until_in_member(&cluster, KIND, "a", "is there", |_| true).await?;
         ensure!(copy["spec"] == submitted["spec"], "the copy is not as it was written: {}", copy["spec"]);
-        s.until(Kind::Queue, &queue, "is charged", |queue| queue["status"]["allocated"]["cpu"] == "300m").await?;
+        s.until(Kind::Queue, &queue, "is charged", |queue| queue["status"]["allocated"]["cpu"] == "0.3").await?;
         let running = json!({"phase": "Running", "ready": 3});
         s.write_status_in_member(&cluster, KIND, "a", &running).await?;
         let runs = |group: &Value| group["status"]["phase"] == "Running";

@@ -56,7 +56,7 @@ fn pods_of_one_group_start_together_and_their_copies_name_no_group() {
             let group = copy["metadata"]["annotations"]["scheduling.k8s.io/group-name"].as_str().unwrap_or_default();
             ensure!(group != "ring", "{name} is in group {group:?} in its member");
         }
-        let used = |it: &Value| it["status"]["allocated"]["cpu"] == "200m";
+        let used = |it: &Value| it["status"]["allocated"]["cpu"] == "0.2";
         s.until(Kind::Queue, &queue, "has both, once each", used).await?;
         Ok(())
     });

@@ -100,7 +100,7 @@ fn the_jobs_of_a_hyper_job_start_together_or_not_at_all() {
         }
         s.until(Kind::HyperJob, "train", "is admitted", |it| is_true(it, "Admitted")).await?;
         // Charged once each.
-        let used = |it: &Value| it["status"]["allocated"]["cpu"] == "400m";
+        let used = |it: &Value| it["status"]["allocated"]["cpu"] == "0.4";
         s.until(Kind::Queue, &queue, "has both", used).await?;
         // One that fails is not made again, and the other runs on.
         let failed = json!({"metadata": {"annotations": {"caldera.dev/end-as": "Terminated"}}});

@@ -48,7 +48,7 @@ fn kubeflow(kind: WorkloadKind, field: &str, first: &str) -> Example {
     Example {
         kind,
         spec: json!({"runPolicy": {"cleanPodPolicy": "Running"}, field: specs}),
-        cpu: "300m",
+        cpu: "0.3",
         running: json!({"conditions": conditions(&["Created", "Running"]), "replicaStatuses": statuses("active")}),
         ended: Some(json!({
             "conditions": conditions(&["Created", "Succeeded"]), "replicaStatuses": statuses("succeeded"),
@@ -69,7 +69,7 @@ fn spark_application() -> Example {
             "driver": {"coreRequest": "100m", "memory": "64m", "memoryOverhead": "16m", "serviceAccount": "spark"},
             "executor": {"coreRequest": "100m", "instances": 2, "memory": "64m", "memoryOverhead": "16m"},
         }),
-        cpu: "300m",
+        cpu: "0.3",
         running: status("RUNNING"),
         ended: Some(status("COMPLETED")),
     }
@@ -90,14 +90,14 @@ fn list_examples() -> Vec<Example> {
                 "entrypoint": "python x.py", "submissionMode": "HTTPMode", "shutdownAfterJobFinishes": true,
                 "rayClusterSpec": ray,
             }),
-            cpu: "300m",
+            cpu: "0.3",
             running: json!({"jobDeploymentStatus": "Running", "jobStatus": "RUNNING"}),
             ended: Some(json!({"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"})),
         },
         Example {
             kind: WorkloadKind::RayCluster,
             spec: ray,
-            cpu: "300m",
+            cpu: "0.3",
             running: json!({
                 "state": "ready", "availableWorkerReplicas": 2, "conditions": conditions(&["HeadPodReady"]),
             }),
@@ -111,7 +111,7 @@ fn list_examples() -> Vec<Example> {
                     "parallelism": 2, "completions": 2, "template": pods("100m"),
                 }}},
             ]}),
-            cpu: "300m",
+            cpu: "0.3",
             running: json!({"replicatedJobsStatus": [
                 {"name": "leader", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0},
                 {"name": "worker", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0},
@@ -126,7 +126,7 @@ fn list_examples() -> Vec<Example> {
                 "trainer": {"numNodes": 3, "image": "busybox:1.36", "command": ["torchrun", "x.py"],
                     "resourcesPerNode": {"requests": {"cpu": "100m", "memory": "16Mi"}}},
             }),
-            cpu: "300m",
+            cpu: "0.3",
             running: json!({"jobsStatus": [
                 {"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0},
             ]}),
@@ -135,7 +135,7 @@ fn list_examples() -> Vec<Example> {
         Example {
             kind: WorkloadKind::LeaderWorkerSet,
             spec: json!({"replicas": 1, "leaderWorkerTemplate": {"size": 3, "workerTemplate": pods("100m")}}),
-            cpu: "300m",
+            cpu: "0.3",
             running: json!({"replicas": 1, "readyReplicas": 1, "conditions": conditions(&["Available"])}),
             ended: None,
         },

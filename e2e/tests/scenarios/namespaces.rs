@@ -24,7 +24,7 @@ fn a_namespace_that_is_deleted_takes_its_jobs_with_it_and_gives_their_charge_bac
         let gone = s.own("gone");
         s.create(Kind::Namespace, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": gone}})).await?;
         submit_in(&s, &gone, job("runs", &queue, &[task("a", 2, "100m", "sleep 600")])).await?;
-        s.until(Kind::Queue, &queue, "is full", |queue| charged(queue, "200m")).await?;
+        s.until(Kind::Queue, &queue, "is full", |queue| charged(queue, "0.2")).await?;
         submit_in(&s, &gone, job("waits", &queue, &[task("a", 2, "100m", "sleep 1")])).await?;
         s.submit(Kind::Job, job("next", &queue, &[task("a", 2, "100m", "sleep 1")]), &aggregated()).await?;
         s.delete(Kind::Namespace, &gone).await?;

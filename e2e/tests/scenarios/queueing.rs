@@ -217,7 +217,7 @@ fn a2_04_an_unknown_priority_class_does_not_lose_the_job() {
         workload["spec"]["priorityClassName"] = s.own("nowhere").into();
         s.submit(Kind::Job, workload, &aggregated()).await?;
         s.until_placed("classy-job").await?;
-        s.until(Kind::Queue, &queue, "is charged", |queue| queue["status"]["allocated"]["cpu"] == "100m").await?;
+        s.until(Kind::Queue, &queue, "is charged", |queue| queue["status"]["allocated"]["cpu"] == "0.1").await?;
         Ok(())
     });
 }

@@ -18,7 +18,7 @@ fn a_deployment_that_names_a_queue_is_charged_to_it() {
         s.submit(Kind::Deployment, deployment("web", Some(&queue), 3, "200m"), &aggregated()).await?;
         s.until_placed("web-deployment").await?;
         s.until(Kind::Deployment, "web", "is ready", |web| web["status"]["readyReplicas"] == 3).await?;
-        s.until(Kind::Queue, &queue, "is charged", |queue| queue["status"]["allocated"]["cpu"] == "600m").await?;
+        s.until(Kind::Queue, &queue, "is charged", |queue| queue["status"]["allocated"]["cpu"] == "0.6").await?;
         let second = s.submit(Kind::Deployment, deployment("more", Some(&queue), 3, "200m"), &aggregated()).await?;
         s.until_podgroup(&second, "waits", |group| group["status"]["conditions"].to_string().contains("cpu")).await?;
         s.delete(Kind::Deployment, "web").await?;
@@ -81,7 +81,7 @@ pub(super) async fn scale_beyond_the_quota_and_back(s: &Scenario, refusal: Optio
     s.until(Kind::Deployment, "web", "is ready", |web| web["status"]["readyReplicas"] == 5).await?;
     s.until(Kind::Queue, &queue, "is charged", |queue| queue["status"]["allocated"]["cpu"] == "1").await?;
     s.patch(Kind::Deployment, "web", &scale(1)).await?;
-    s.until(Kind::Queue, &queue, "has it back", |queue| queue["status"]["allocated"]["cpu"] == "200m").await?;
+    s.until(Kind::Queue, &queue, "has it back", |queue| queue["status"]["allocated"]["cpu"] == "0.2").await?;
     Ok(())
 }
 

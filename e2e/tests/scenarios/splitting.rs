@@ -115,7 +115,7 @@ fn a2_02_every_task_is_placed_not_only_the_first() {
         ensure!(clusters.iter().map(|(_, replicas)| replicas).sum::<u64>() == 6, "{clusters:?}");
         let queue = s
             .until(Kind::Queue, &queue, "is charged for all tasks", |queue| {
-                queue["status"]["allocated"]["cpu"] == "2500m"
+                queue["status"]["allocated"]["cpu"] == "2.5"
             })
             .await?;
         ensure!(queue["status"]["state"] == "Open");
@@ -339,7 +339,7 @@ fn a_part_that_completes_first_holds_nothing_any_more_and_the_gang_goes_on() {
         })
         .await?;
         s.until(Kind::Queue, &queue, "is charged what still runs", |queue| {
-            queue["status"]["allocated"]["cpu"] == "200m"
+            queue["status"]["allocated"]["cpu"] == "0.2"
         })
         .await?;
         s.until(Kind::Job, "parts", "runs on with both parts counted", |whole| {

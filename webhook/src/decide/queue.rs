@@ -53,17 +53,13 @@ pub fn validate_queue(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>
     };
     there.sort_unstable_by_key(|queue| queue.pointer("/metadata/name").and_then(Value::as_str));
     let problems: Vec<String> = match (request.operation.as_ref(), &request.object, &request.old_object) {
-        ("DELETE", _, old) => {
-            let name = request.name.as_deref().or_else(|| old.as_ref()?.pointer("/metadata/name")?.as_str());
-            // On the host an object of that name counts for nothing.
-            let name = name.filter(|name| *name != ROOT_QUEUE);
+        ("DELETE", ..) => {
+            let name = find_deleted_name(request);
             let refusals = name.map(|name| list_deletion_refusals(name, &there)).unwrap_or_default();
             let refused = refusals.iter().map(caldera_crds::job_admission::Refusal::sentence);
-            refused
-                .chain(
-                    name.filter(|_| !is_forced(old.as_ref())).and_then(|name| find_use_refusal(name, snapshot.cache)),
-                )
-                .collect()
+            let used = name.filter(|_| !is_forced(request));
+            let used = used.and_then(|name| Some(refuse_deletion(name, &describe_use(name, snapshot.cache)?)));
+            refused.chain(used).collect()
         }
         (_, Some(queue), _) if queue.pointer("/metadata/deletionTimestamp").is_some() => Vec::new(),
         ("CREATE", Some(queue), _) => list_creation_problems(queue, &there),
@@ -72,8 +68,12 @@ pub fn validate_queue(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>
     };
     match (problems.is_empty(), snapshot.live) {
         (true, _) => {
-            let queue = request.object.as_ref().filter(|_| request.operation != "DELETE");
-            let warnings = queue.map(list_unknown_annotations).unwrap_or_default();
+            let warnings = if request.operation == "DELETE" {
+                let used = find_deleted_name(request).and_then(|name| describe_use(name, snapshot.cache));
+                used.map(|used| warn_of_kill(&used)).into_iter().collect()
+            } else {
+                request.object.as_ref().map(list_unknown_annotations).unwrap_or_default()
+            };
             Verdict::Allow { patch: Vec::new(), warnings }
         }
         (false, None) => Verdict::Read(Lookup::Queues),
@@ -81,27 +81,41 @@ pub fn validate_queue(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>
     }
 }
 
-fn is_forced(queue: Option<&Value>) -> bool {
-    let annotations = queue.and_then(|queue| queue.pointer("/metadata/annotations"));
+/// The queue that is deleted; none for the root, since on the host an object of that name counts for nothing.
+fn find_deleted_name<'a>(request: &'a ReviewRequest<'_, Value>) -> Option<&'a str> {
+    let of_object = || request.old_object.as_ref()?.pointer("/metadata/name")?.as_str();
+    request.name.as_deref().or_else(of_object).filter(|name| *name != ROOT_QUEUE)
+}
+
+fn is_forced(request: &ReviewRequest<'_, Value>) -> bool {
+    let annotations = request.old_object.as_ref().and_then(|queue| queue.pointer("/metadata/annotations"));
     annotations.is_some_and(|annotations| annotations[FORCE_DELETE] == "true")
 }
 
-/// Karmada deletes a queue's copies with it, and members' Volcano kills what runs in a queue that is gone: not while
-/// anything waits or runs there.
-fn find_use_refusal(queue: &str, cache: &Cache) -> Option<String> {
+/// What waits and runs in a queue; `None` if nothing does.
+fn describe_use(queue: &str, cache: &Cache) -> Option<String> {
     let uses =
         cache.workloads.iter().filter(|(_, workload)| !workload.ended && workload.queue.as_deref() == Some(queue));
     let mut names: Vec<String> = uses.map(|(key, _)| format!("{}/{}", key.namespace, key.name)).collect();
     names.sort_unstable();
     let (all, named) = (names.len(), name_some(&names));
     let workloads = if all == 1 { "workload waits or runs" } else { "workloads wait or run" };
-    (all > 0).then(|| {
-        format!(
-            "queue {queue:?} is in use: {all} {workloads} in it ({named}); close it (`caldera queue close {queue}`), \
-             let them end or delete them, and delete it then; with annotation {FORCE_DELETE}: \"true\" it is deleted all \
-             the same, and what runs in it is killed in all members"
-        )
-    })
+    (all > 0).then(|| format!("queue {queue:?} is in use: {all} {workloads} in it ({named})"))
+}
+
+/// Karmada deletes a queue's copies with it, and members' Volcano kills what runs in a queue that is gone: not while
+/// anything waits or runs there.
+fn refuse_deletion(queue: &str, used: &str) -> String {
+    format!(
+        "{used}; close it (`caldera queue close {queue}`), let them end or delete them, and delete it then; with \
+         annotation {FORCE_DELETE}: \"true\" it is deleted all the same, and what runs in it is killed in all members"
+    )
+}
+
+fn warn_of_kill(used: &str) -> String {
+    format!(
+        "{used}; its annotation {FORCE_DELETE} has it deleted all the same: what runs in it is killed in all members"
+    )
 }
 
 #[cfg(test)]
@@ -245,7 +259,13 @@ mod tests {
         assert!(says.contains("caldera queue close q"), "{says}");
         let mut forced = queue;
         forced["metadata"]["annotations"] = json!({FORCE_DELETE: "true"});
-        assert_eq!(judge_queue(&delete(&forced), &used), Verdict::UNCHANGED);
+        let Verdict::Allow { warnings, .. } = judge_queue(&delete(&forced), &used) else { panic!() };
+        assert!(
+            warnings[0].contains("2 workloads wait or run in it (ns/runs, ns/waits); its annotation"),
+            "{warnings:?}"
+        );
+        assert!(warnings[0].ends_with("what runs in it is killed in all members"), "{warnings:?}");
+        assert_eq!(judge_queue(&delete(&forced), &Cache::default()), Verdict::UNCHANGED);
     }
 
     #[test]
