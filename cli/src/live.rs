@@ -95,7 +95,8 @@ pub async fn read_undecided(
     controllers: Option<&str>,
 ) -> anyhow::Result<Live> {
     let past = read_past_runs(client, controllers);
-    let (mut live, past) = futures::try_join!(read_host(client, namespace, controllers), past)?;
+    let (live, past) = futures::join!(read_host(client, namespace, controllers), past);
+    let mut live = live?;
     match past {
         Ok(past) => live.past = past,
         Err(gap) => live.gaps.push(gap),
@@ -213,27 +214,28 @@ async fn read_settings(client: &Client, namespace: Option<&str>) -> anyhow::Resu
     Ok(Err(Gap { what: format!("configmap {}", settings::NAME), why }))
 }
 
-/// How long the last jobs of each queue ran: none where no job has ended yet, or the reason why it can not be read.
-async fn read_past_runs(client: &Client, namespace: Option<&str>) -> anyhow::Result<Result<PastRuns, Gap>> {
-    let gap = |why: String| {
-        let why = format!("{why}; expected starts go by what jobs say alone");
-        Ok(Err(Gap { what: format!("configmap {}", published_runs::NAME), why }))
-    };
+/// How long the last jobs of each queue ran: none where no job has ended yet, or the reason why it can not be read. It
+/// makes an answer better, so whatever is wrong leaves the answer without it.
+async fn read_past_runs(client: &Client, namespace: Option<&str>) -> Result<PastRuns, Gap> {
+    let mut whys = Vec::new();
     for namespace in namespace.map_or_else(|| settings::NAMESPACES.to_vec(), |one| vec![one]) {
         let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-        match maps.get_opt(published_runs::NAME).await {
-            Ok(None) => {}
+        let why = match maps.get_opt(published_runs::NAME).await {
+            Ok(None) => continue,
             Ok(Some(map)) => match published_runs::read_runs(&json!(map)) {
-                Ok(past) => return Ok(Ok(past)),
-                Err(wrong) => return gap(format!("{namespace}: {wrong}")),
+                Ok(past) => return Ok(past),
+                Err(wrong) => wrong,
             },
-            Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403) => {
-                return gap(format!("{namespace}: {}", describe_refusal(&status)));
-            }
-            Err(error) => return Err(error).context("failed to read how long the last jobs ran"),
-        }
+            Err(kube::Error::Api(status)) => describe_refusal(&status),
+            Err(error) => error.to_string(),
+        };
+        whys.push(format!("{namespace}: {why}"));
     }
-    Ok(Ok(PastRuns::default()))
+    if whys.is_empty() {
+        return Ok(PastRuns::default());
+    }
+    let why = format!("{}; expected starts go by what jobs say alone", whys.join("; "));
+    Err(Gap { what: format!("configmap {}", published_runs::NAME), why })
 }
 
 /// Who one is and what one may do are two things to mend.

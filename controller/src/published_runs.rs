@@ -1,8 +1,9 @@
 //! How long the last jobs of each queue ran, for who asks when his job will start.
 //!
-//! Rule: numbers alone, without the names of jobs and users, because every tenant may read them. They are made of the
-//! history of ended jobs, so a controller that begins anew has them again. Written with the history, every five minutes
-//! at most.
+//! Rule: every tenant may read them, so they are numbers by the names of queues, without those of jobs and users, and
+//! without an order that tells whose they are: sorted, and none where too few ended to expect anything of others. They
+//! are made of the history of ended jobs, so a controller that begins anew has them again. Written with the history,
+//! every five minutes at most.
 
 use caldera_core::past_runs::PastRuns;
 use caldera_runtime::write::Write;
@@ -16,7 +17,7 @@ const KEY: &str = "runs.json";
 
 /// The write that publishes them.
 pub(crate) fn publish_runs(past: &PastRuns, namespace: &str) -> Write {
-    build_config_map_write(namespace, NAME, json!({ (KEY): json!(past).to_string() }), NAME)
+    build_config_map_write(namespace, NAME, json!({ (KEY): json!(past.build_published()).to_string() }), NAME)
 }
 
 /// Reads them.

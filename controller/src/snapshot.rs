@@ -18,7 +18,6 @@ use crate::{
     decide::{
         Controller,
         affinity::find_data_and_choice,
-        assess::{estimate_end, estimate_run},
         jobs::{JobPhase, JobState},
     },
     observe::{Binding, Key, admitted_gang},
@@ -70,9 +69,12 @@ fn describe_snapshot_job(
     };
     let workload = objects.workload_of(binding)?;
     let began = workload.progress.started.or(binding.scheduled).filter(|_| placed);
-    let run_for = match began {
-        Some(began) => estimate_end(binding, workload, began).map(|end| end.saturating_sub(began)),
-        None => estimate_run(objects, workload),
+    let limit = match began {
+        Some(began) => {
+            let run = binding.admission.as_ref().and_then(|record| record.run);
+            run.map(|run| run.ends_at().as_seconds().saturating_sub(began))
+        }
+        None => objects.find_max_run_time(workload),
     };
     Some(LiveJob {
         name: binding.key.to_string().into(),
@@ -82,7 +84,8 @@ fn describe_snapshot_job(
         created: workload.submit_time_of(binding),
         began,
         placed,
-        run_for,
+        run_for: workload.run_for,
+        limit,
         gang: admitted_gang(binding, workload)?,
         binding: place_with_data(controller, binding)?,
         whole: workload.kind.has_tasks(),

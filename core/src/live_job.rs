@@ -26,8 +26,10 @@ pub struct LiveJob {
     pub began: Option<i64>,
     /// It is in clusters.
     pub placed: bool,
-    /// Seconds that it runs at most, if it says so, or is ended then.
+    /// Seconds that it runs, if it says so.
     pub run_for: Option<i64>,
+    /// Seconds after which it is ended, if it is, whatever it says.
+    pub limit: Option<i64>,
     /// What it asks for.
     pub gang: Arc<Gang>,
     /// As placement sees it.
@@ -45,10 +47,16 @@ pub struct LiveJob {
 }
 
 impl LiveJob {
-    /// It runs, and longer than it said.
+    /// Seconds that it runs at most, as is decided by: as it says, or until it is ended.
+    #[must_use]
+    pub fn estimate(&self) -> Option<i64> {
+        self.run_for.into_iter().chain(self.limit).min()
+    }
+
+    /// It runs, and longer than it said or may.
     #[must_use]
     pub fn is_overdue(&self, now: i64) -> bool {
-        let end = self.began.zip(self.run_for).map(|(began, run_for)| began.saturating_add(run_for));
+        let end = self.began.zip(self.estimate()).map(|(began, run_for)| began.saturating_add(run_for));
         self.placed && end.is_some_and(|end| end <= now)
     }
 }

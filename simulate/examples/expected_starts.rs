@@ -92,6 +92,7 @@ fn job(name: &str, pods: u32, random: &mut Random) -> LiveJob {
         began: Some(NOW - age),
         placed: false,
         run_for: (random.below(2) == 0).then_some(run_for),
+        limit: None,
         gang: Arc::new(gang),
         binding: Arc::new(binding),
         whole: true,

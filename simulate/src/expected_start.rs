@@ -2,9 +2,9 @@
 //! policy.
 //!
 //! Rule: jobs end when they said they would, corrected by how long the last jobs of their queue ran
-//! ([`caldera_core::past_runs`]); those that did not say run as long as the last that did not, or for an assumed time;
-//! and nothing else arrives. So an instant always comes with what it rests on: how many of the jobs that run now, or
-//! start before, gave no estimate or have outrun it. Jobs that start together are played forward each for itself, and
+//! ([`caldera_core::past_runs`]); those that did not say run as long as the last that did not, or to their limit, or
+//! for an assumed time; and nothing else arrives. So an instant always comes with what it rests on: how many of the
+//! jobs that run now, or start before, gave no estimate or have outrun what is known. Jobs that start together are played forward each for itself, and
 //! each is told the start of the last of them: none starts before that. A job that does not start within [`HORIZON`]
 //! has no instant, nor has one that starts later than could be looked in the time that there is. Slurm's backfill
 //! scheduler tells `squeue --start` by the same means (`src/plugins/sched/backfill/backfill.c`), and rounds how long
@@ -13,7 +13,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    live::{State, world},
+    live::{RunSource, State, build_world},
     policy::PolicyName,
     run::{Options, simulate_while},
     time::Millis,
@@ -52,11 +52,13 @@ pub struct StartBasis {
     pub before: usize,
     /// Those of them that do not say how long they run, nor do the last jobs of their queue tell it.
     pub unestimated: usize,
+    /// Those of which nothing is known but that they are ended then.
+    pub to_limit: usize,
     /// Those that do not say it, and are taken to run as long as the last jobs of their queue.
     pub as_queue: usize,
-    /// Those that say it, and of which the last jobs of their queue tell how true that is.
+    /// Those that say it, and are taken to keep to it as the last jobs of their queue did.
     pub corrected: usize,
-    /// Those of them that run longer than they said.
+    /// Those that run longer than they said or may, or said nothing and run longer than all of the last did.
     pub overdue: usize,
 }
 
@@ -88,7 +90,7 @@ pub fn expect_starts(
     if waiting == 0 {
         return Ok(HashMap::new());
     }
-    let (mut world, _) = world(state, assume)?;
+    let (mut world, sources, _) = build_world(state, assume)?;
     round_estimates(&mut world);
     let horizon = Some(world.start.plus(HORIZON));
     let options = Options { horizon, until_started: true, ..Options::default() };
@@ -104,9 +106,10 @@ pub fn expect_starts(
     let mut basis = StartBasis::default();
     let mut expected = Vec::with_capacity(waiting);
     let overdue: HashMap<&str, bool> = state.jobs.iter().map(|job| (&*job.name, job.is_overdue(state.now))).collect();
+    let source = |job: &Job| sources.get(&job.name).copied().unwrap_or(RunSource::Assumed);
     for (job, record) in world.jobs.iter().zip(&outcome.jobs) {
         if job.running.is_some() {
-            basis.count(state, job, overdue.get(&*job.name) == Some(&true));
+            basis.count(source(job), overdue.get(&*job.name) == Some(&true));
         } else {
             expected.push((record.started.unwrap_or(Millis(u64::MAX)), job));
         }
@@ -120,7 +123,7 @@ pub fn expect_starts(
             let at = if *at < Millis(u64::MAX) { StartTime::At(second(*at)) } else { not_yet };
             starts.insert(Arc::clone(&job.name), ExpectedStart { at, basis });
         }
-        together.iter().for_each(|(_, job)| basis.count(state, job, false));
+        together.iter().for_each(|(_, job)| basis.count(source(job), false));
     }
     Ok(starts)
 }
@@ -160,14 +163,15 @@ fn hold_for_last_of_unit(state: &State, expected: &mut [(Millis, &Job)]) {
 }
 
 impl StartBasis {
-    fn count(&mut self, state: &State, job: &Job, overdue: bool) {
+    fn count(&mut self, source: RunSource, overdue: bool) {
         self.before += 1;
-        self.overdue += usize::from(overdue);
-        let counted = match (job.estimate.is_some(), state.past.has_runs(&job.queue, job.estimate.is_some())) {
-            (true, true) => &mut self.corrected,
-            (true, false) => return,
-            (false, true) => &mut self.as_queue,
-            (false, false) => &mut self.unestimated,
+        self.overdue += usize::from(overdue || source == RunSource::Outran);
+        let counted = match source {
+            RunSource::Said | RunSource::Outran => return,
+            RunSource::Corrected => &mut self.corrected,
+            RunSource::AsQueue => &mut self.as_queue,
+            RunSource::Limit => &mut self.to_limit,
+            RunSource::Assumed => &mut self.unestimated,
         };
         *counted += 1;
     }
@@ -175,7 +179,7 @@ impl StartBasis {
     /// Every job that it depends on said how long it runs, and keeps to it so far.
     #[must_use]
     pub const fn is_sure(&self) -> bool {
-        self.unestimated == 0 && self.as_queue == 0 && self.overdue == 0
+        self.unestimated == 0 && self.to_limit == 0 && self.as_queue == 0 && self.overdue == 0
     }
 
     /// In words, with the time that was assumed.
@@ -187,6 +191,10 @@ impl StartBasis {
         if self.unestimated > 0 {
             let (jobs, give) = (jobs(self.unestimated), give(self.unestimated));
             parts.push(format!("{jobs} {give} no estimate; assumed {assume}"));
+        }
+        if self.to_limit > 0 {
+            let (jobs, give) = (jobs(self.to_limit), give(self.to_limit));
+            parts.push(format!("{jobs} {give} no estimate; assumed to run for as long as they may"));
         }
         if self.as_queue > 0 {
             let (jobs, give) = (jobs(self.as_queue), give(self.as_queue));

@@ -5,6 +5,7 @@
 //! seen, and jobs hold what they ask for (`lost_members`).
 
 mod lost_members;
+mod run_time;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -21,15 +22,13 @@ use caldera_core::{
     split::FederationTopology,
 };
 
-use self::lost_members::hold_in_lost_members;
+pub(crate) use self::run_time::{RunSource, RunTime, ToldRun, expect_run};
+use self::{lost_members::hold_in_lost_members, run_time::list_run_notes};
 use crate::{
     rules::Rules,
     time::Millis,
     world::{Hold, Job, JobTerms, MemberCluster, Shapes, World, WorldError},
 };
-
-/// What is left of a job that should have ended.
-pub(crate) const OVERDUE: Millis = Millis::from_secs(60);
 
 /// A fleet at one moment.
 #[derive(Debug, Clone, Default)]
@@ -66,12 +65,21 @@ pub struct Member {
 }
 
 /// The world that goes on from there, and what was assumed. A job runs as long as it says, corrected by what the last
-/// jobs of its queue did. One that does not say it, and of whose queue nothing is known, is taken to run for `assume`,
-/// and one that should have ended by now for a minute more.
+/// jobs of its queue did, and no longer than it may. One that does not say it, and of whose queue nothing is known,
+/// runs for as long as it may, or for `assume` where it has no limit; one that should have ended by now for a minute
+/// more.
 ///
 /// # Errors
 /// [`WorldError`], as for any world.
 pub fn world(state: &State, assume: Millis) -> Result<(World, Vec<String>), WorldError> {
+    build_world(state, assume).map(|(world, _, notes)| (world, notes))
+}
+
+/// The same, with what the run of each job was taken from, by its name.
+pub(crate) fn build_world(
+    state: &State,
+    assume: Millis,
+) -> Result<(World, HashMap<Arc<str>, RunSource>, Vec<String>), WorldError> {
     let origin = state.jobs.iter().map(|job| job.created.as_second()).min().unwrap_or(state.now).min(state.now);
     let since = |time: i64| Millis::from_secs(u64::try_from(time.saturating_sub(origin)).unwrap_or(0));
     let mut members: Vec<Member> = state.members.clone();
@@ -82,15 +90,16 @@ pub fn world(state: &State, assume: Millis) -> Result<(World, Vec<String>), Worl
     let (in_queue, lost): (Vec<_>, Vec<_>) =
         state.jobs.iter().enumerate().partition(|(_, job)| queues.contains(&job.queue));
     let mut shapes = Shapes::default();
-    let mut unknown = 0;
+    let mut sources = HashMap::with_capacity(in_queue.len());
     let arrivals = list_arrivals(in_queue.iter().map(|(_, job)| *job), &since);
     let jobs = in_queue.into_iter().map(|(i, job)| {
-        let said = job.run_for.map(|seconds| Millis::from_secs(u64::try_from(seconds).unwrap_or(0)));
-        unknown += usize::from(said.is_none() && !state.past.has_runs(&job.queue, false));
+        let span = |seconds: i64| Millis::from_secs(u64::try_from(seconds).unwrap_or(0));
         let running = holds.remove(&i);
         let ran = |began: i64| since(state.now).since(since(began));
         let ran = running.as_ref().map(|_| job.began.map_or(Millis::ZERO, ran));
-        let RunTime { run, estimate } = expect_run(&state.past, &job.queue, said, ran, assume);
+        let told = ToldRun { said: job.run_for.map(span), limit: job.limit.map(span), ran };
+        let RunTime { run, estimate, source } = expect_run(&state.past, &job.queue, told, assume);
+        sources.insert(Arc::clone(&job.name), source);
         // Where it is now is no matter of placement any more.
         let binding = place::Binding { previous: Vec::new(), fresh: false, ..place::Binding::clone(&job.binding) };
         Job {
@@ -105,10 +114,7 @@ pub fn world(state: &State, assume: Millis) -> Result<(World, Vec<String>), Worl
         }
     });
     let jobs: Vec<Job> = jobs.collect();
-    let mut notes = Vec::new();
-    if unknown > 0 {
-        notes.push(format!("{unknown} jobs do not say how long they run: taken for {assume}"));
-    }
+    let mut notes = list_run_notes(&sources, assume);
     if foreign > 0 {
         notes.push(format!("{foreign} pods of nobody in a queue hold their nodes to the end"));
     }
@@ -121,32 +127,7 @@ pub fn world(state: &State, assume: Millis) -> Result<(World, Vec<String>), Worl
     });
     let world = World::new(clusters.collect(), state.queues.clone(), jobs, since(state.now))?;
     let terms = state.jobs.iter().map(|job| (Arc::clone(&job.name), read_terms(job))).collect();
-    Ok((World { links: state.links.clone(), rules: state.rules.clone(), terms, ..world }, notes))
-}
-
-/// How long a job goes on from now.
-pub(crate) struct RunTime {
-    /// As it is expected.
-    pub(crate) run: Millis,
-    /// As it says, which is what decisions go by.
-    pub(crate) estimate: Option<Millis>,
-}
-
-/// What is left of a job of a queue that says what it `said` and has run for `ran`, if it runs.
-pub(crate) fn expect_run(
-    past: &PastRuns,
-    queue: &QueueName,
-    said: Option<Millis>,
-    ran: Option<Millis>,
-    assume: Millis,
-) -> RunTime {
-    let left_of = |whole: Millis| match (ran, whole.since(ran.unwrap_or_default())) {
-        (Some(_), Millis::ZERO) => OVERDUE,
-        (_, left) => left,
-    };
-    let expected = past.expect_run(queue, said.map(Millis::seconds), ran.unwrap_or_default().seconds());
-    let whole = expected.map_or_else(|| said.unwrap_or(assume), Millis::from_secs);
-    RunTime { run: left_of(whole), estimate: said.map(left_of) }
+    Ok((World { links: state.links.clone(), rules: state.rules.clone(), terms, ..world }, sources, notes))
 }
 
 /// When each arrived. Those of one second go in their order: a millisecond each, as far as there are some.
@@ -237,6 +218,7 @@ mod tests {
             began: placed.then_some(created + 10),
             placed,
             run_for,
+            limit: None,
             gang: Arc::new(gang),
             binding: Arc::new(shape.binding.clone()),
             whole: true,
@@ -267,7 +249,7 @@ mod tests {
             .map(|(name, stamp)| LiveJob { created: SubmitTime::new(900, stamp), ..job(name, 900, 1, false, None) });
         let member =
             Member { cluster: ready_cluster("m"), nodes: vec![node("n".to_owned(), cpu(8))], ..Member::default() };
-        let (world, _) = world(&state(1_000, member, jobs.into()), OVERDUE).unwrap();
+        let (world, _) = world(&state(1_000, member, jobs.into()), Millis::ZERO).unwrap();
         let names: Vec<&str> = world.jobs.iter().map(|job| &*job.name).collect();
         assert_eq!(names, ["b", "c", "a"]);
     }

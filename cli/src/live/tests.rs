@@ -196,9 +196,10 @@ async fn how_long_the_last_jobs_ran_is_read_where_starts_are_expected_and_its_la
         "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "caldera-past-runs", "namespace": "caldera-system"},
         "data": {"runs.json": r#"{"q": {"unsaid": [10, 20, 30, 40, 50]}}"#},
     });
-    let asked = async |code: u16, kept: Value| {
+    let asked_in = async |answers: [(u16, Value); 2]| {
         let (client, _) = serve(move |path| match path {
-            path if path.ends_with("/caldera-system/configmaps/caldera-past-runs") => (code, kept.clone()),
+            path if path.ends_with("/caldera-system/configmaps/caldera-past-runs") => answers[0].clone(),
+            path if path.ends_with("/default/configmaps/caldera-past-runs") => answers[1].clone(),
             path if path.ends_with("/configmaps/caldera-controller") => (200, chosen("{}")),
             path if path.contains("/configmaps/") => (404, missing()),
             path => (200, list(items(path))),
@@ -206,14 +207,28 @@ async fn how_long_the_last_jobs_ran_is_read_where_starts_are_expected_and_its_la
         let mut live = read_undecided(&client, Some("ns"), None).await.unwrap();
         let gaps = live.gaps.iter().filter(|gap| gap.what == "configmap caldera-past-runs");
         let gaps: Vec<String> = gaps.map(|gap| gap.why.clone()).collect();
-        (live.take_state().past.expect_run(&"q".into(), None, 0), gaps)
+        (live.take_state().past.expect_run(&"q".into(), None, None), gaps)
     };
-    let mut refusal = missing();
-    (refusal["code"], refusal["reason"]) = (403.into(), "Forbidden".into());
-    assert_eq!(asked(200, kept).await, (Some(30), vec![]));
-    assert_eq!(asked(404, missing()).await, (None, vec![]));
-    let said = "caldera-system: no; expected starts go by what jobs say alone".to_owned();
-    assert_eq!(asked(403, refusal).await, (None, vec![said]));
+    let none = || (404, missing());
+    let refusal = |code: u16| {
+        let mut refusal = missing();
+        (refusal["code"], refusal["reason"]) = (code.into(), "Refused".into());
+        (code, refusal)
+    };
+    assert_eq!(asked_in([(200, kept.clone()), none()]).await, (Some(30), vec![]));
+    assert_eq!(asked_in([none(), none()]).await, (None, vec![]));
+    for code in [403, 429, 500] {
+        let said = "caldera-system: no; expected starts go by what jobs say alone".to_owned();
+        assert_eq!(asked_in([refusal(code), none()]).await, (None, vec![said]), "{code}");
+        assert_eq!(asked_in([refusal(code), (200, kept.clone())]).await, (Some(30), vec![]), "{code}: read elsewhere");
+    }
+    let mut broken = kept.clone();
+    broken["data"]["runs.json"] = "{".into();
+    for wrong in [broken, json!("no object")] {
+        let (past, gaps) = asked_in([(200, wrong), none()]).await;
+        assert_eq!((past, gaps.len()), (None, 1), "{gaps:?}");
+        assert!(gaps[0].starts_with("caldera-system: "), "{gaps:?}");
+    }
 }
 
 /// Half of the job would fit in its queue, and karmada-scheduler places no half.

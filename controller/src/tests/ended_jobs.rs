@@ -95,7 +95,7 @@ fn how_long_the_jobs_of_a_queue_ran_is_published_and_known_again_after_a_restart
     }
     let (kept, published) = save_all(&mut world);
     let published = published.unwrap();
-    let ran = published.expect_run(&"q".into(), None, 0).unwrap();
+    let ran = published.expect_run(&"q".into(), None, None).unwrap();
     assert!((40..=44).contains(&ran), "{published:?}");
     assert_eq!(save_all(&mut world), (JobHistory::default(), None), "nothing new");
     world.controller.ended_jobs = Default::default();

@@ -1,5 +1,6 @@
 //! What a simulation starts from.
 
+use caldera_core::live_job::LiveJob;
 use serde_json::json;
 
 use super::world::World;
@@ -40,12 +41,18 @@ fn what_a_limit_ends_is_expected_to_end_then_and_what_says_less_earlier() {
     let time = caldera_runtime::clock::format_time(world.now);
     world.patch("ResourceBinding", "placed-job", &json!({"status": {"lastScheduledTime": time}}));
     let snapshot = take_snapshot(&world.controller);
-    let run_for: Vec<_> = snapshot.jobs.iter().map(|job| (&*job.name, job.run_for)).collect();
+    let told: Vec<_> = snapshot.jobs.iter().map(|job| (&*job.name, job.run_for, job.limit)).collect();
     let since_release = world.now.as_second() - 1_000_001;
     assert_eq!(
-        run_for,
-        [("ns/placed-job", Some(100 - since_release)), ("ns/short-job", Some(30)), ("ns/waits-job", Some(100))]
+        told,
+        [
+            ("ns/placed-job", None, Some(100 - since_release)),
+            ("ns/short-job", Some(30), Some(100)),
+            ("ns/waits-job", None, Some(100)),
+        ]
     );
+    let estimates: Vec<_> = snapshot.jobs.iter().map(LiveJob::estimate).collect();
+    assert_eq!(estimates, [Some(100 - since_release), Some(30), Some(100)]);
 }
 
 #[test]

@@ -46,6 +46,7 @@ fn waiting(name: &str, gang: Gang) -> LiveJob {
         began: None,
         placed: false,
         run_for: None,
+        limit: None,
         gang: Arc::new(gang),
         binding: Arc::new(shape.binding.clone()),
         whole: true,
@@ -134,6 +135,48 @@ fn a_job_that_says_nothing_is_expected_to_run_as_the_last_of_its_queue_did() {
     let said = "1 of the 1 jobs before it gives no estimate; assumed to run as the last of their queues did";
     assert_eq!(found.basis.describe(ASSUME), said);
     assert_eq!(one_behind_another(None, PastRuns::default()).at, StartTime::At(NOW - 100 + 3_600));
+}
+
+/// It runs for a hundred seconds.
+#[test]
+fn what_ran_for_longer_than_all_of_the_last_is_not_told_to_run_as_they_did() {
+    let past = |said: Option<u64>| {
+        let mut past = PastRuns::default();
+        (0..5).for_each(|_| past.record_run(&"q".into(), 50, said));
+        past
+    };
+    let silent = one_behind_another(None, past(None));
+    assert_eq!(silent.at, StartTime::At(NOW + 60));
+    assert_eq!(silent.basis, StartBasis { before: 1, overdue: 1, ..StartBasis::default() });
+    assert_eq!(silent.basis.describe(ASSUME), "1 of the 1 jobs before it should have ended by now");
+    let said = one_behind_another(Some(1_000), past(Some(1_000)));
+    assert_eq!(said.at, StartTime::At(NOW + 900));
+    assert_eq!(said.basis, StartBasis { before: 1, ..StartBasis::default() });
+    assert_eq!(said.basis.describe(ASSUME), "if the job before it ends as it says");
+}
+
+/// In a queue whose jobs may run for a week, they run for five minutes.
+#[test]
+fn a_limit_is_no_estimate_and_bounds_what_is_expected() {
+    let behind = |limit: i64, past: PastRuns| {
+        let member = Member { pods: pods_of("runs", 1, "m-n0"), ..member("m", &[2]) };
+        let runs = LiveJob { limit: Some(limit), ..running("runs", 1, None) };
+        let state = State { past, ..state(vec![member], vec![runs, waiting("waits", workers(1))]) };
+        expect_starts(&state, ASSUME, || true).unwrap()["waits"]
+    };
+    let week = 7 * 24 * 3_600;
+    let unknown = behind(week, PastRuns::default());
+    assert_eq!(unknown.at, StartTime::At(NOW - 100 + week));
+    assert_eq!(unknown.basis, StartBasis { before: 1, to_limit: 1, ..StartBasis::default() });
+    assert!(!unknown.basis.is_sure());
+    let text = "1 of the 1 jobs before it gives no estimate; assumed to run for as long as they may";
+    assert_eq!(unknown.basis.describe(ASSUME), text);
+    let mut past = PastRuns::default();
+    (0..5).for_each(|_| past.record_run(&"q".into(), 300, None));
+    let known = behind(week, past.clone());
+    assert_eq!(known.at, StartTime::At(NOW - 100 + 300));
+    assert_eq!(known.basis, StartBasis { before: 1, as_queue: 1, ..StartBasis::default() });
+    assert_eq!(behind(200, past).at, StartTime::At(NOW - 100 + 200));
 }
 
 #[test]
