@@ -91,24 +91,29 @@ pub struct EndedJob {
     pub clusters: Vec<String>,
     /// What its queue was charged for it.
     pub charged: Resources,
-    /// How many seconds it had said that it would run, or was allowed to.
+    /// How many seconds it had said that it would run, whatever its limit was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run_for: Option<u64>,
+    pub running_estimate: Option<u64>,
     /// When its binding was made.
     pub submitted: Timestamp,
     /// When it began to run, if it did and said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
+    /// When it was taken off its clusters, if that was before it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Timestamp>,
     /// When it ended.
     pub ended: Timestamp,
 }
 
 impl EndedJob {
-    /// How many seconds it ran; `None` for one that did not run to an end of its own.
+    /// How many seconds it ran last; `None` for one that was deleted before it ended, or did not say when it began. It
+    /// may have been ended by its limit or by its user.
     pub(crate) fn count_run_seconds(&self) -> Option<u64> {
         // A status may say any time; its binding was made by Karmada.
         let started = self.started.filter(|_| self.result != DELETED)?.max(self.submitted);
-        u64::try_from(self.ended.as_second().saturating_sub(started.as_second())).ok()
+        let ended = self.stopped.map_or(self.ended, |stopped| stopped.min(self.ended));
+        u64::try_from(ended.as_second().saturating_sub(started.as_second())).ok()
     }
 }
 
@@ -218,6 +223,13 @@ impl<L: HistoryLine> History<L> {
         true
     }
 
+    /// Whether there is a line of what a key begins with, such as the UID of a job.
+    pub(crate) fn has_line_of(&self, first: &str) -> bool {
+        let from = (first.to_owned(), String::new());
+        let is_of = |page: &HistoryPage| page.keys.range(&from..).next().is_some_and(|(key, _)| key == first);
+        self.pages.values().any(is_of)
+    }
+
     /// Whether a page says more than what was written last.
     pub(crate) fn has_unsaved(&self) -> bool {
         self.pages.values().any(|page| page.is_changed)
@@ -262,9 +274,10 @@ mod tests {
             result: "Completed".into(),
             clusters: vec!["m1".into()],
             charged: Resources::new(),
-            run_for: None,
+            running_estimate: None,
             submitted: Timestamp::UNIX_EPOCH,
             started: None,
+            stopped: None,
             ended: Timestamp::UNIX_EPOCH,
         }
     }
@@ -298,6 +311,7 @@ mod tests {
         let failed = EndedJob { result: "Failed".into(), ..ended("a") };
         let mut history = JobHistory::default();
         assert_eq!([ended("a"), failed.clone(), ended("a")].map(|job| history.add(&job)), [true, true, false]);
+        assert!(history.has_line_of("uid-a") && !history.has_line_of("uid-") && !history.has_line_of("uid-b"));
         let mut read = JobHistory::default();
         read_back(&history.take_writes("ns"), &mut read);
         assert_eq!([ended("a"), failed.clone()].map(|job| read.add(&job)), [false, false]);

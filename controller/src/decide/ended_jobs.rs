@@ -2,11 +2,13 @@
 //!
 //! Rule: an admitted job is recorded when its status says that it ended, or when it is deleted before that. One that
 //! was taken off its clusters to end, as by its time limit or a `TerminateJob`, is recorded with the grant that it ran
-//! under last, as far as this controller saw that. A job that had ended before this controller started is recorded only
-//! if its end is later than the newest one that the history has already dropped.
+//! under last, as far as this controller saw that, and ran until that grant went. A job that had ended before this
+//! controller started is recorded only if its end is later than the newest one that the history has already dropped.
+//! Its status is its user's to write: an end in the future is taken to be now, and of a job that ends in several ways
+//! one run counts for [past runs](caldera_core::past_runs), the first.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
     sync::Arc,
 };
@@ -21,7 +23,6 @@ use caldera_runtime::write::Write;
 use jiff::Timestamp;
 
 use crate::{
-    decide::assess::estimate_end,
     history::{DELETED, EndedJob, JobHistory},
     observe::{Binding, Key, Workload},
     published_runs::publish_runs,
@@ -55,6 +56,8 @@ struct LastRun {
     admission: Arc<Admission>,
     clusters: Vec<ClusterName>,
     facts: RunFacts,
+    /// When the admission was gone, if it is.
+    stopped: Option<Timestamp>,
 }
 
 /// What its workload says of a run.
@@ -62,8 +65,8 @@ struct LastRun {
 struct RunFacts {
     /// When it began, in seconds since 1970, if it did.
     began: Option<i64>,
-    /// Seconds that it said it would run, or was allowed to, once it began.
-    run_for: Option<u64>,
+    /// Seconds that it says it runs.
+    said: Option<u64>,
     /// Who submitted it, where that is known.
     user: Option<Arc<str>>,
 }
@@ -74,8 +77,11 @@ impl EndedJobs {
         if mem::replace(&mut self.is_read, true) {
             return;
         }
+        let mut known = BTreeSet::new();
         for job in read.list_lines() {
-            self.remember_past_run(&job);
+            if known.insert(job.uid.clone()) {
+                self.remember_past_run(&job);
+            }
         }
         self.history = read;
         mem::take(&mut self.early).into_iter().for_each(|(job, is_old)| self.record(job, is_old));
@@ -93,7 +99,7 @@ impl EndedJobs {
         let Some(workload) = workload.filter(|workload| workload.uid == binding.workload_uid) else { return };
         let Some(result) = workload.progress.ended.as_ref() else {
             self.taken.remove(&binding.key);
-            self.remember_run(binding, workload);
+            self.remember_run(binding, workload, now);
             return;
         };
         let last = self.runs.remove(&binding.key).filter(|run| run.workload == workload.uid);
@@ -103,24 +109,31 @@ impl EndedJobs {
         let progress = &workload.progress;
         let said = progress.ended_at.and_then(|at| Timestamp::from_second(at).ok());
         self.taken.insert(binding.key.clone(), Arc::clone(&workload.uid));
-        let Some(at) = said.or((!is_old).then_some(now)) else { return };
+        let Some(at) = said.map(|at| at.min(now)).or((!is_old).then_some(now)) else { return };
         let run = match (&binding.admission, last) {
             (Some(admission), _) => LastRun::read(binding, admission, workload),
             (None, Some(last)) => last,
             (None, None) => return,
         };
         let charge = (run.admission.queue.clone(), run.admission.charged.clone());
-        self.record(build_ended_job(binding, charge, &run.clusters, &run.facts, (result, at)), is_old);
+        let ended = build_ended_job(binding, charge, &run.clusters, &run.facts, (result, at));
+        self.record(EndedJob { stopped: run.stopped.filter(|stopped| *stopped < at), ..ended }, is_old);
     }
 
-    fn remember_run(&mut self, binding: &Binding, workload: &Workload) {
-        let Some(admission) = &binding.admission else { return };
+    fn remember_run(&mut self, binding: &Binding, workload: &Workload, now: Timestamp) {
         let known = self.runs.get_mut(&binding.key).filter(|run| run.workload == workload.uid);
+        let Some(admission) = &binding.admission else {
+            // It waits, or is about to end: what it says from now on is of no run.
+            if let Some(run) = known {
+                run.stopped.get_or_insert(now);
+            }
+            return;
+        };
         let is_same = |run: &&mut LastRun| {
             run.admission == *admission && run.clusters.iter().eq(binding.clusters.iter().map(|(cluster, _)| cluster))
         };
         match known.filter(is_same) {
-            Some(run) => run.facts = RunFacts::read(binding, workload),
+            Some(run) => (run.facts, run.stopped) = (RunFacts::read(workload), None),
             None => {
                 let run = LastRun::read(binding, admission, workload);
                 self.runs.insert(binding.key.clone(), run);
@@ -155,14 +168,15 @@ impl EndedJobs {
             return;
         }
         let is_new = !is_old || self.history.find_newest_forgotten().is_none_or(|until| job.ended > until);
-        if is_new && self.history.add(&job) {
+        let is_first = !self.history.has_line_of(&job.uid);
+        if is_new && self.history.add(&job) && is_first {
             self.remember_past_run(&job);
         }
     }
 
     fn remember_past_run(&mut self, job: &EndedJob) {
         if let Some(ran) = job.count_run_seconds() {
-            self.past.record_run(&job.queue, ran, job.run_for);
+            self.past.record_run(&job.queue, ran, job.running_estimate);
             self.is_past_changed = true;
         }
     }
@@ -184,17 +198,16 @@ impl LastRun {
             workload: Arc::clone(&binding.workload_uid),
             admission: Arc::clone(admission),
             clusters: binding.clusters.iter().map(|(cluster, _)| cluster.clone()).collect(),
-            facts: RunFacts::read(binding, workload),
+            facts: RunFacts::read(workload),
+            stopped: None,
         }
     }
 }
 
 impl RunFacts {
-    fn read(binding: &Binding, workload: &Workload) -> Self {
-        let began = workload.progress.started;
-        let run_for = began.and_then(|began| Some(estimate_end(binding, workload, began)?.saturating_sub(began)));
-        let run_for = run_for.and_then(|seconds| u64::try_from(seconds).ok());
-        Self { began, run_for, user: workload.submitter.clone() }
+    fn read(workload: &Workload) -> Self {
+        let said = workload.run_for.and_then(|seconds| u64::try_from(seconds).ok());
+        Self { began: workload.progress.started, said, user: workload.submitter.clone() }
     }
 }
 
@@ -216,9 +229,10 @@ fn build_ended_job(
         result: result.to_owned(),
         clusters: clusters.iter().map(ToString::to_string).collect(),
         charged,
-        run_for: run.run_for,
+        running_estimate: run.said,
         submitted: Timestamp::from_second(binding.created).unwrap_or(ended),
         started: run.began.and_then(|at| Timestamp::from_second(at).ok()),
+        stopped: None,
         ended,
     }
 }

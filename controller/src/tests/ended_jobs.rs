@@ -81,14 +81,30 @@ fn each_end_of_a_job_that_was_given_quota_is_recorded_once_with_what_it_was_char
     assert_eq!(count_admissions(&mut world), 1, "its binding outlived it");
 }
 
+/// As [`runs`], and it says when it began.
+fn begins(world: &mut World, job: &str) {
+    runs(world, job, 1);
+    let condition = json!({"status": "Running", "lastTransitionTime": world.now.to_string()});
+    world.patch("Job", job, &json!({"status": {"conditions": [condition]}}));
+}
+
+fn end_by_command(world: &mut World, job: &str) {
+    world.put(json!({
+        "apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": {"namespace": "ns", "name": "end"},
+        "action": "TerminateJob", "target": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": job},
+    }));
+    world.pass(3);
+    let binding = format!("{job}-job");
+    world.patch("ResourceBinding", &binding, &json!({"status": {"aggregatedStatus": null}}));
+    world.pass(3);
+}
+
 #[test]
 fn how_long_the_jobs_of_a_queue_ran_is_published_and_known_again_after_a_restart() {
     let mut world = begin();
     for at in 0..FEWEST {
         let name = format!("a{at}");
-        runs(&mut world, &name, 1);
-        let condition = json!({"status": "Running", "lastTransitionTime": world.now.to_string()});
-        world.patch("Job", &name, &json!({"status": {"conditions": [condition]}}));
+        begins(&mut world, &name);
         world.pass(40);
         world.phase(&name, "Completed");
         world.pass(3);
@@ -102,6 +118,67 @@ fn how_long_the_jobs_of_a_queue_ran_is_published_and_known_again_after_a_restart
     let now = world.now;
     world.controller.observe(Input::JobHistory(kept), now);
     assert_eq!(save_all(&mut world).1, Some(published));
+}
+
+/// Twelve minutes are its queue's, not its own.
+#[test]
+fn a_limit_is_not_what_a_job_says_of_its_run() {
+    let mut world = begin();
+    world.patch("Queue", "q", &json!({"metadata": {"annotations": {"caldera.dev/max-run-time": "12m"}}}));
+    for (name, said) in [("silent", json!(null)), ("says", json!("1h"))] {
+        world.job(name, "q", 1);
+        world.patch("Job", name, &json!({"metadata": {"annotations": {"caldera.dev/running-estimate": said}}}));
+        world.settle();
+        world.place(&format!("{name}-job"), 1);
+        world.phase(name, "Running");
+        world.phase(name, "Completed");
+        world.pass(3);
+    }
+    let jobs = save(&mut world).list_lines();
+    let said: Vec<_> = jobs.iter().map(|job| (&*job.name, job.running_estimate)).collect();
+    assert_eq!(said, [("silent", None), ("says", Some(3_600))]);
+}
+
+#[test]
+fn a_job_ran_until_it_was_taken_off_its_clusters_however_long_it_waited_then() {
+    let mut world = begin();
+    begins(&mut world, "a");
+    world.pass(40);
+    world.patch("Job", "a", &json!({"metadata": {"annotations": {"caldera.dev/suspended": "true"}}}));
+    world.pass(5);
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": null}}));
+    runs(&mut world, "b", 4);
+    world.patch("Job", "a", &json!({"metadata": {"annotations": {"caldera.dev/suspended": null}}}));
+    world.pass(500);
+    end_by_command(&mut world, "a");
+    let jobs = save(&mut world).list_lines();
+    let [job] = &jobs[..] else { panic!("{jobs:?}") };
+    assert!((40..=45).contains(&job.count_run_seconds().unwrap()), "{job:?}");
+    assert!(job.ended.as_second() - job.started.unwrap().as_second() > 500, "{job:?}");
+}
+
+#[test]
+fn an_end_in_the_future_is_now_and_a_job_that_ends_in_two_ways_ran_once() {
+    let mut world = begin();
+    for at in 0..FEWEST - 1 {
+        begins(&mut world, &format!("a{at}"));
+        world.pass(40);
+        for phase in ["Completed", "Running", "Failed"] {
+            let state = json!({"phase": phase, "lastTransitionTime": "2999-01-01T00:00:00Z"});
+            world.patch("Job", &format!("a{at}"), &json!({"status": {"state": state, "running": 0}}));
+            world.pass(1);
+        }
+        world.pass(3);
+    }
+    let (kept, published) = save_all(&mut world);
+    assert!(kept.list_lines().iter().all(|job| job.ended <= world.now), "{kept:?}");
+    assert_eq!(kept.list_lines().len(), 2 * (FEWEST - 1));
+    // One fewer than are needed.
+    assert_eq!(published, Some(PastRuns::default()));
+    world.controller.ended_jobs = Default::default();
+    let now = world.now;
+    world.controller.observe(Input::JobHistory(kept), now);
+    assert_eq!(save_all(&mut world).1, Some(PastRuns::default()));
 }
 
 #[test]
@@ -141,13 +218,7 @@ fn a_job_that_is_taken_off_its_clusters_to_end_is_recorded_with_the_run_that_it_
     let mut world = begin();
     runs(&mut world, "a", 3);
     world.pass(2);
-    world.put(json!({
-        "apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "metadata": {"namespace": "ns", "name": "end"},
-        "action": "TerminateJob", "target": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "a"},
-    }));
-    world.pass(3);
-    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": null}}));
-    world.pass(3);
+    end_by_command(&mut world, "a");
     let jobs = save(&mut world).list_lines();
     let [job] = &jobs[..] else { panic!("{jobs:?}") };
     assert_eq!((&*job.result, &job.clusters, &*job.queue.to_string()), ("Terminated", &vec!["m1".to_owned()], "q"));
