@@ -109,7 +109,8 @@ impl Forecast {
     pub fn describe_doubt(&self) -> String {
         let assume = self.assume;
         format!(
-            "perhaps: some job before it gives no estimate (assumed {assume}) or has outrun it; -o wide says how many"
+            "perhaps: some job before it gives no estimate (assumed {assume}), or is taken to run as the last of its \
+             queue or to its limit, or should have ended by now; -o wide says how many"
         )
     }
 }

@@ -97,7 +97,7 @@ pub struct SimulateArgs {
     /// Of a fleet without clusters only every so many-th node of a kind is used.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub every: u32,
-    /// With --kubeconfig: how long jobs run that do not say so.
+    /// With --kubeconfig: how long jobs run that do not say so, nor do the last of their queue or a limit tell it.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_value::<Millis>)]
     pub assume_run_for: Millis,
     /// A cluster that takes nothing new; may be repeated.
