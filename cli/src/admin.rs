@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use caldera_runtime::{
-    client::WriteCounts,
+    client::{WriteCounts, credentials::ClientCredentials},
     debug_state::{ComponentStates, ProcessState, debug_route},
     metric::{self, Leaders},
     otlp::register_dropped,
@@ -19,6 +19,7 @@ pub(crate) struct AdminServer {
     pub(crate) registry: SharedRegistry,
     pub(crate) leaders: Leaders,
     pub(crate) states: ComponentStates,
+    pub(crate) credentials: ClientCredentials,
 }
 
 /// Components whose state `/debug/state` shows: their accounts may ask the API server who asks.
@@ -37,6 +38,8 @@ pub(crate) async fn serve_admin(
     register_dropped(&registry);
     let leaders = Leaders::register(&registry);
     counts.metrics().register(&registry);
+    let credentials = counts.credentials().clone();
+    credentials.register(&registry);
     ready.watch_writes(counts.metrics());
     let states = ComponentStates::default();
     if let Some(listen) = listen {
@@ -53,5 +56,5 @@ pub(crate) async fn serve_admin(
         let bound = serve::start_admin_server(listen, routes, stop.clone()).await?;
         tracing::info!(address = %bound, "serving health and metrics");
     }
-    Ok(AdminServer { ready, registry, leaders, states })
+    Ok(AdminServer { ready, registry, leaders, states, credentials })
 }

@@ -308,7 +308,7 @@ async fn connect_member(args: &MemberArgs, component: &str, counts: &WriteCounts
 async fn run_under_lease<Fut>(
     lease: &str,
     args: &ProcessArgs,
-    AdminServer { ready, leaders, .. }: &AdminServer,
+    AdminServer { ready, leaders, credentials, .. }: &AdminServer,
     client: Client,
     stop: CancellationToken,
     component: impl FnOnce(CancellationToken, Option<String>) -> Fut,
@@ -329,6 +329,8 @@ where
         name: lease.to_owned(),
         identity: format!("{host}-{}-{started:x}", std::process::id()),
         lasts: LeaseDuration::from_seconds(args.lease_duration),
+        // `caldera-inventory-MEMBER` is of the inventory.
+        credentials: credentials.of_component(lease.split('-').nth(1).unwrap_or_default()),
     };
     let clock = std::sync::Arc::new(caldera_runtime::clock::SystemClock);
     ready.set_ready(true);

@@ -15,6 +15,7 @@ use caldera_controller::metrics as controller;
 use caldera_estimator::metrics as estimator;
 use caldera_global_scheduler::metrics as scheduler;
 use caldera_runtime::{
+    client::credentials::CREDENTIALS,
     members::collector::metrics as inventory,
     metric::{COMMON, Kind, Metric},
     tls::CERTIFICATE_EXPIRY,
@@ -38,7 +39,7 @@ const BEGIN: &str =
 /// Metrics by the component that shows them.
 fn list_metrics() -> Vec<(&'static str, Vec<Metric>)> {
     vec![
-        ("Every component", COMMON.into_iter().chain(WRITES).collect()),
+        ("Every component", COMMON.into_iter().chain(CREDENTIALS).chain(WRITES).collect()),
         ("Controller", controller::ALL.to_vec()),
         ("Controller in shadow mode", controller::SHADOW.to_vec()),
         ("Scheduler", scheduler::ALL.into_iter().chain(scheduler::WRITE_QUEUE).collect()),
@@ -126,7 +127,7 @@ fn every_series_that_an_alert_or_the_dashboard_names_exists() {
 
 #[test]
 fn names_and_units_follow_the_conventions_and_no_label_is_a_jobs_name() {
-    const LABELS: [&str; 17] = [
+    const LABELS: [&str; 18] = [
         "queue",
         "resource",
         "cluster",
@@ -144,6 +145,7 @@ fn names_and_units_follow_the_conventions_and_no_label_is_a_jobs_name() {
         "certificate",
         "basis",
         "verdict",
+        "server",
     ];
     let all: Vec<Metric> = list_metrics().into_iter().flat_map(|(_, metrics)| metrics).collect();
     for metric in &all {

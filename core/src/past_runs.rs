@@ -81,7 +81,7 @@ impl PastRuns {
         match said.filter(|said| *said > 0) {
             Some(said) => {
                 let part = mean_beyond(&runs.millionths, ran.map(|ran| measure_part(ran, said)))?;
-                Some(scale(said, part, WHOLE).max(1))
+                Some(scale_value(said, part, WHOLE).max(1))
             }
             None => Some(mean_beyond(&runs.unsaid, ran)?.max(1)),
         }
@@ -120,11 +120,11 @@ fn push(values: &mut VecDeque<u64>, value: u64) {
 
 /// Millionths of `said` that `ran` is.
 fn measure_part(ran: u64, said: u64) -> u64 {
-    scale(ran, WHOLE, said)
+    scale_value(ran, WHOLE, said)
 }
 
 /// `value * times / by`, rounded down, and saturating.
-fn scale(value: u64, times: u64, by: u64) -> u64 {
+fn scale_value(value: u64, times: u64, by: u64) -> u64 {
     let scaled = u128::from(value) * u128::from(times) / u128::from(by.max(1));
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }

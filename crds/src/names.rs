@@ -28,6 +28,9 @@ pub mod caldera {
     pub const PRIORITY: &str = "caldera.dev/priority";
     /// On a Lease of a component: the version of who holds it.
     pub const VERSION: &str = "caldera.dev/version";
+    /// On a Lease of a component: from when to when its kubeconfig's credentials serve, as RFC 3339 `BEGIN/END`, or
+    /// `END` alone where they do not say since when; not there where nobody knows.
+    pub const CREDENTIALS_LIFETIME: &str = "caldera.dev/credentials-lifetime";
     /// On a ResourceBinding that is created with `dryRun=All`, never stored: the version of the webhook that saw it.
     pub const WEBHOOK_VERSION: &str = "caldera.dev/webhook-version";
     /// On a manifest in a Work: the replicas that ReviseReplica gave this cluster. They show whether a plan is stale.

@@ -3,28 +3,32 @@
 //! There is no fixed client-side rate: [`crate::write::Writer`] adapts to what the server takes. Every write is counted
 //! by component, so that "writes per job" is a number one can look up: metric `caldera_api_writes_total`.
 //!
+//! What a kubeconfig says is used anew when it is replaced ([`renewal`]), and when its credentials end is a metric
+//! ([`credentials`]).
+//!
 //! The tower stack is ours and not `ClientBuilder::try_from`: kube's own retries requests by itself and logs each
 //! failed one as an error, while here the caller decides again from fresh state and logs an outage once.
 
+pub mod credentials;
+mod kubeconfig;
+mod renewal;
+
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::PathBuf,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
-    time::Duration,
 };
 
-use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioExecutor};
-use kube::{
-    Client, Config,
-    client::{ClientBuilder, ConfigExt},
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
-};
+use kube::{Client, Config, client::ClientBuilder};
 use tokio::time::Instant;
 
+pub use self::kubeconfig::load_config;
+use self::{credentials::ClientCredentials, renewal::RenewedStack};
 use crate::{
     list_pages::SmallPages,
+    tls::RELOAD_EVERY,
     write_metrics::{Outcome, WriteMetrics},
 };
 
@@ -78,11 +82,12 @@ pub enum ClientError {
 }
 
 /// Counts writes (every request that is neither a read nor a review) by component, verb and resource, and tells how
-/// they go. Clones share the counts.
+/// they go; also when the credentials end that the clients go by. Clones share all of it.
 #[derive(Debug, Clone, Default)]
 pub struct WriteCounts {
     counts: Arc<Mutex<BTreeMap<WriteKey, u64>>>,
     metrics: WriteMetrics,
+    credentials: ClientCredentials,
 }
 
 /// What one count is about.
@@ -107,6 +112,12 @@ impl WriteCounts {
     #[must_use]
     pub const fn metrics(&self) -> &WriteMetrics {
         &self.metrics
+    }
+
+    /// When the credentials end of the clients whose writes are counted here.
+    #[must_use]
+    pub const fn credentials(&self) -> &ClientCredentials {
+        &self.credentials
     }
 
     /// A write begins. None for a read or a review.
@@ -190,60 +201,6 @@ fn resource_of(path: &str) -> String {
     }
 }
 
-/// Reads `path`, or infers the configuration from `KUBECONFIG`, `~/.kube/config` or the pod's service account.
-///
-/// # Errors
-/// If the file is not a usable kubeconfig, or nothing was found.
-pub async fn load_config(path: Option<&Path>) -> Result<Config, ClientError> {
-    match path {
-        Some(path) => {
-            let failed =
-                |error| ClientError::Kubeconfig { path: path.to_owned(), why: describe_kubeconfig_error(&error) };
-            let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(failed)
-        }
-        None => match Config::from_kubeconfig(&KubeConfigOptions::default()).await {
-            Ok(config) => Ok(config),
-            Err(error) => {
-                Config::incluster().map_err(|_| ClientError::Infer { why: describe_kubeconfig_error(&error) })
-            }
-        },
-    }
-}
-
-/// What is wrong with a kubeconfig. A file that does not parse may hold a token or a key anywhere, and the parser's own
-/// words quote it: only the place is told.
-fn describe_kubeconfig_error(error: &KubeconfigError) -> String {
-    match error {
-        KubeconfigError::ReadConfig(error, path) if error.kind() == std::io::ErrorKind::NotFound => {
-            format!("there is no file {}", path.display())
-        }
-        KubeconfigError::ReadConfig(error, path) => {
-            format!("the file {} can not be read: {}", path.display(), error.kind())
-        }
-        KubeconfigError::Parse(error) => match error.location() {
-            Some(at) => format!("it is no kubeconfig in YAML: see line {}, column {}", at.line(), at.column()),
-            None => "it is no kubeconfig in YAML".to_owned(),
-        },
-        KubeconfigError::LoadContext(_) => "it has no context of the name that its current-context gives".to_owned(),
-        KubeconfigError::LoadClusterOfContext(_) => {
-            "its current context names a cluster that it does not have".to_owned()
-        }
-        KubeconfigError::LoadCertificateAuthority(_) => "its certificate authority can not be read".to_owned(),
-        KubeconfigError::LoadClientCertificate(_) => "its client certificate can not be read".to_owned(),
-        KubeconfigError::LoadClientKey(_) => "its client key can not be read".to_owned(),
-        KubeconfigError::ParseCertificates(_) => "its certificates are not in PEM".to_owned(),
-        KubeconfigError::ParseClusterUrl(_) | KubeconfigError::ParseProxyUrl(_) => {
-            "the address of its cluster is no URL".to_owned()
-        }
-        KubeconfigError::CurrentContextNotSet => "it has no current-context".to_owned(),
-        KubeconfigError::MissingClusterUrl => "its cluster has no address".to_owned(),
-        KubeconfigError::FindPath => "there is no home directory to look in".to_owned(),
-        // Of kinds and environment, not of content.
-        _ => "it can not be put together".to_owned(),
-    }
-}
-
 /// A configuration from a server's URL, a bearer token and the PEM of the CA that signed the server's certificate.
 ///
 /// # Errors
@@ -267,9 +224,6 @@ fn pem_to_der(pem: &[u8]) -> Vec<Vec<u8>> {
     CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).map(|cert| cert.to_vec()).collect()
 }
 
-/// How long a TCP connection may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// A client that says it is `component` (user agent `caldera-<component>/<version>`) and counts its writes in `counts`.
 ///
 /// # Errors
@@ -281,26 +235,11 @@ pub fn from_config(mut config: Config, component: &str, counts: &WriteCounts) ->
     }
     let server = config.cluster_url.to_string();
     let namespace = config.default_namespace.clone();
-    let failed = |source| ClientError::Build { server: server.clone(), source: Box::new(source) };
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    let connector = config.rustls_https_connector_with_connector(tcp).map_err(failed)?;
-    let auth = config.auth_layer().map_err(failed)?;
-    let headers = config.extra_headers_layer().map_err(failed)?;
-    let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(connector);
-    let (component, counts) = (component.to_owned(), counts.clone());
-    let stack = tower::ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(auth)
-        .layer(headers)
-        .map_err(tower::BoxError::from)
-        .service(http);
-    let stack = tower::ServiceBuilder::new()
-        .layer_fn(|inner| CountedWrites { inner, component: component.clone(), counts: counts.clone() })
-        .service(stack);
-    let stack = SmallPages::new(stack);
-    Ok(ClientBuilder::new(stack, namespace).build())
+    let shown = counts.credentials.add_client(component, &config);
+    let stack = RenewedStack::of_config(config, shown, RELOAD_EVERY)
+        .map_err(|source| ClientError::Build { server, source: Box::new(source) })?;
+    let stack = CountedWrites { inner: stack, component: component.to_owned(), counts: counts.clone() };
+    Ok(ClientBuilder::new(SmallPages::new(stack), namespace).build())
 }
 
 /// Counts what passes, and sees the answers.
@@ -363,6 +302,8 @@ pub async fn check_server(client: &Client, server: &str) -> Result<(), ClientErr
 
 #[cfg(test)]
 mod tests {
+    use std::{path::Path, time::Duration};
+
     use super::*;
 
     #[tokio::test]

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use caldera_crds::names::caldera::VERSION;
+use caldera_crds::names::caldera::{CREDENTIALS_LIFETIME, VERSION};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject},
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
+    client::credentials::ComponentCredentials,
     clock::{SharedClock, format_micro_time},
     watch::api_resource,
     write::{self, Body, Failure, Write},
@@ -61,6 +62,9 @@ pub struct LeaseCandidate {
     pub identity: String,
     /// For how long others wait before they take it.
     pub lasts: LeaseDuration,
+    /// When the credentials of its kubeconfig end is told in the Lease. It stays there when they have ended and nobody
+    /// can write any more, which is when somebody looks for the cause.
+    pub credentials: ComponentCredentials,
 }
 
 /// A lease's record as far as the rule looks at it.
@@ -253,7 +257,12 @@ fn build_action_write(
         spec["acquireTime"] = now.into();
         spec["leaseTransitions"] = transitions.into();
     }
+    let lifetime = candidate.credentials.find_lifetime().map(|lifetime| lifetime.to_string());
     let mut metadata = json!({"annotations": {VERSION: env!("CARGO_PKG_VERSION")}});
+    // What an earlier holder said of its own is not left there.
+    if lifetime.is_some() || record.is_some() {
+        metadata["annotations"][CREDENTIALS_LIFETIME] = lifetime.into();
+    }
     let body = match record {
         None => {
             metadata["name"] = candidate.name.as_str().into();
@@ -319,13 +328,20 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
+    use crate::client::{WriteCounts, from_config, load_config};
 
     fn record(holder: &str) -> LeaseRecord {
         LeaseRecord { holder: holder.into(), version: "7".into(), transitions: 1, lasts: LeaseDuration::LONGEST }
     }
 
     fn candidate() -> LeaseCandidate {
-        LeaseCandidate { namespace: "ns".into(), name: "l".into(), identity: "a".into(), lasts: LeaseDuration::LONGEST }
+        LeaseCandidate {
+            namespace: "ns".into(),
+            name: "l".into(),
+            identity: "a".into(),
+            lasts: LeaseDuration::LONGEST,
+            credentials: ComponentCredentials::default(),
+        }
     }
 
     #[test]
@@ -378,6 +394,37 @@ mod tests {
         let Body::MergePatch(patch) = write.body else { panic!("a take is a patch") };
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
         assert_eq!(patch["spec"]["leaseTransitions"], 2);
+    }
+
+    #[tokio::test]
+    async fn a_lease_tells_when_its_holders_credentials_end_and_not_what_another_said() {
+        crate::tls::install_provider();
+        let told = |candidate: &LeaseCandidate, record: Option<&LeaseRecord>| {
+            let (Body::Create(body) | Body::MergePatch(body)) =
+                build_action_write(LeaseAction::Take, candidate, record, "now").body
+            else {
+                panic!("neither made nor patched")
+            };
+            body["metadata"]["annotations"].get(CREDENTIALS_LIFETIME).cloned()
+        };
+        assert_eq!(told(&candidate(), None), None);
+        assert_eq!(told(&candidate(), Some(&record("b"))), Some(Value::Null), "it is taken away");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kubeconfig");
+        // {"exp":1700000000,"iat":1600000000}
+        let token = "e30.eyJleHAiOjE3MDAwMDAwMDAsImlhdCI6MTYwMDAwMDAwMH0.e30";
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": "https://h"}}], "users": [{"name": "u", "user": {"token": token}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        });
+        std::fs::write(&path, kubeconfig.to_string()).unwrap();
+        let (config, counts) = (load_config(Some(&path)).await.unwrap(), WriteCounts::default());
+        let _client = from_config(config, "a", &counts).unwrap();
+        let candidate = LeaseCandidate { credentials: counts.credentials().of_component("a"), ..candidate() };
+        for record in [None, Some(&record("b"))] {
+            assert_eq!(told(&candidate, record), Some("2020-09-13T12:26:40Z/2023-11-14T22:13:20Z".into()));
+        }
     }
 
     fn set_spec(lease: &mut Value, changes: &Value) {

@@ -22,7 +22,7 @@ use caldera_core::{
     split::FederationTopology,
 };
 
-pub(crate) use self::run_time::{RunSource, RunTime, ToldRun, expect_run};
+pub(crate) use self::run_time::{RunSource, RunSources, RunTime, ToldRun, expect_run};
 use self::{lost_members::hold_in_lost_members, run_time::list_run_notes};
 use crate::{
     rules::Rules,
@@ -76,10 +76,7 @@ pub fn world(state: &State, assume: Millis) -> Result<(World, Vec<String>), Worl
 }
 
 /// The same, with what the run of each job was taken from, by its name.
-pub(crate) fn build_world(
-    state: &State,
-    assume: Millis,
-) -> Result<(World, HashMap<Arc<str>, RunSource>, Vec<String>), WorldError> {
+pub(crate) fn build_world(state: &State, assume: Millis) -> Result<(World, RunSources, Vec<String>), WorldError> {
     let origin = state.jobs.iter().map(|job| job.created.as_second()).min().unwrap_or(state.now).min(state.now);
     let since = |time: i64| Millis::from_secs(u64::try_from(time.saturating_sub(origin)).unwrap_or(0));
     let mut members: Vec<Member> = state.members.clone();

@@ -35,6 +35,10 @@ pub struct DoctorArgs {
     /// A group of that user. May be repeated.
     #[arg(long, default_value = "system:masters", value_name = "GROUP")]
     pub karmada_group: Vec<String>,
+    /// A directory with kubeconfigs of components, as `caldera install` has it: of each FILE.kubeconfig it is told when
+    /// its credentials end.
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
     /// Seconds that a binding, a Work, a PodGroup or a Command may take to settle.
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     pub grace: u32,

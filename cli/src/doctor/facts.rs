@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_controller::settings::Settings;
 use caldera_core::gang::WorkloadRef;
+use caldera_runtime::client::credentials::Lifetime;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -51,6 +52,8 @@ pub struct Facts {
     pub binding_probe: Probe,
     /// What came back of a Volcano Job that was created without being stored.
     pub job_probe: Probe,
+    /// Kubeconfigs that were named, and from when to when what they hold serves, as far as it says so.
+    pub kubeconfigs: Vec<KubeconfigFacts>,
     /// Leases of components, wherever they are.
     pub leases: Visible<Vec<LeaseFacts>>,
     /// The members.
@@ -181,6 +184,17 @@ pub struct LeaseFacts {
     pub epoch: String,
     /// The version of who holds it, if it says one.
     pub version: Option<String>,
+    /// From when to when the credentials serve of who held it last, if that says so.
+    pub credentials: Option<Lifetime>,
+}
+
+/// A kubeconfig.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KubeconfigFacts {
+    /// Its file, or none for the one that the doctor goes by.
+    pub file: Option<String>,
+    /// From when to when its credentials serve, if they say so, or why it can not be read.
+    pub credentials: Visible<Option<Lifetime>>,
 }
 
 /// A member.

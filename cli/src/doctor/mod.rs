@@ -18,7 +18,7 @@ use self::{
     check::find_faults,
     facts::{KarmadaAccount, Versions},
     finding::{Check, Finding, Severity},
-    gather::GatherOptions,
+    gather::{GatherOptions, kubeconfigs::read_kubeconfigs},
 };
 use crate::{
     args::{DoctorArgs, FailOn},
@@ -53,7 +53,8 @@ pub async fn run_doctor(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let probe_namespace = args.namespace.unwrap_or_else(|| client.default_namespace().to_owned());
     let karmada = KarmadaAccount { user: args.karmada_user, groups: args.karmada_group };
     let places = GatherOptions { lease_namespaces, probe_namespace, grace: args.grace, granted, karmada };
-    let facts = gather::gather_facts(&client, &places).await?;
+    let mut facts = gather::gather_facts(&client, &places).await?;
+    facts.kubeconfigs = read_kubeconfigs(args.kubeconfig.as_deref(), args.dir.as_deref()).await?;
     let report = make_report(facts.versions.clone(), find_faults(&facts));
     output::print_painted(args.output, &report, "RESULT", |wide| format_report(&report, wide))?;
     Ok(choose_exit_code(&report.findings, args.fail_on))

@@ -233,8 +233,7 @@ async fn ensure_credentials(
     }
     let done = match new.as_slice() {
         [] => "as they were".to_owned(),
-        // A kubeconfig is read at start.
-        _ => format!("new in {}: {}; processes that run must be started again", args.dir.display(), new.join(", ")),
+        _ => format!("new in {}: {}; processes that run use it within seconds", args.dir.display(), new.join(", ")),
     };
     Ok((shared.bundle(), done))
 }

@@ -3,6 +3,7 @@
 
 use caldera_controller::metrics as controller;
 use caldera_runtime::{
+    client::credentials::{CREDENTIALS_EXPIRY, CREDENTIALS_ISSUED},
     members::collector::metrics as inventory,
     metric::{BUILD_INFO, LEADER, Metric},
     tls::CERTIFICATE_EXPIRY,
@@ -164,6 +165,23 @@ fn list_cases_of_parts() -> Vec<AlertCase> {
             .with(&CERTIFICATE_EXPIRY, "job=\"c\", certificate=\"authority\"", "9000000x180")
             .rests("30m")
             .fires("90m", &[&[("job", "c"), ("certificate", "serving")]])
+            .rests("150m"),
+        // The first has a token of a year, and gets another one. Of the second nobody knows how long it serves. The third
+        // has that of a pod, which is renewed.
+        AlertCase::of("CalderaCredentialsExpire")
+            .with(&CREDENTIALS_EXPIRY, "job=\"c\", component=\"controller\", server=\"h\"", "864000x120 31536000x60")
+            .with(&CREDENTIALS_ISSUED, "job=\"c\", component=\"controller\", server=\"h\"", "-30672000x120 0x60")
+            .with(&CREDENTIALS_EXPIRY, "job=\"s\", component=\"scheduler\", server=\"h\"", "864000x120 31536000x60")
+            .with(&CREDENTIALS_EXPIRY, "job=\"i\", component=\"inventory\", server=\"m\"", "3600+60x180")
+            .with(&CREDENTIALS_ISSUED, "job=\"i\", component=\"inventory\", server=\"m\"", "0+60x180")
+            .rests("30m")
+            .fires(
+                "90m",
+                &[
+                    &[("job", "c"), ("component", "controller"), ("server", "h")],
+                    &[("job", "s"), ("component", "scheduler"), ("server", "h")],
+                ],
+            )
             .rests("150m"),
         AlertCase::of("CalderaForgedRecords")
             .with(&controller::FORGED, "", "0 0 3 3x20")

@@ -7,6 +7,7 @@
 
 use caldera_controller::metrics as controller;
 use caldera_runtime::{
+    client::credentials::{CREDENTIALS_EXPIRY, CREDENTIALS_ISSUED, LAST_PART},
     members::collector::metrics as inventory,
     metric::{BUILD_INFO, LEADER},
     tls::CERTIFICATE_EXPIRY,
@@ -14,6 +15,10 @@ use caldera_runtime::{
 };
 use caldera_webhook::metrics as webhook;
 use serde_json::{Value, json};
+
+/// The page that says what to do, as a path from the project's root. Where people read it nobody here knows: the chart
+/// has a value for that.
+pub(crate) const RUNBOOK_PAGE: &str = "docs/metrics.md";
 
 pub(super) struct Alert {
     pub(super) name: &'static str,
@@ -25,9 +30,9 @@ pub(super) struct Alert {
 }
 
 impl Alert {
-    /// Where the page says what to do, as a link from the project's root.
+    /// Where the page says what to do.
     pub(super) fn runbook_url(&self) -> String {
-        format!("docs/metrics.md#{}", self.name.to_lowercase())
+        format!("{RUNBOOK_PAGE}#{}", self.name.to_lowercase())
     }
 }
 
@@ -45,6 +50,15 @@ fn find_missing_leaders() -> String {
 /// Where a controller in shadow mode is all that there is.
 fn exclude_shadow_mode() -> String {
     format!("unless on () {}{{component=\"shadow\"}}", BUILD_INFO.series_name())
+}
+
+/// Credentials that somebody has to renew now. Of those that a machine renews, which live for a short time, only the
+/// last part of it counts.
+fn find_ending_credentials() -> String {
+    let left = format!("{} - time()", CREDENTIALS_EXPIRY.series_name());
+    let last_part =
+        format!("({} - {}) / {LAST_PART}", CREDENTIALS_EXPIRY.series_name(), CREDENTIALS_ISSUED.series_name());
+    format!("min by (job, component, server) ({left} < 14 * 86400 unless {left} > {last_part})")
 }
 
 /// A collector that does not see its member, or can not tell; a member whose nodes were known within a day. What is not
@@ -120,6 +134,17 @@ pub(super) fn list_alerts() -> Vec<Alert> {
             "The webhook's {{ $labels.certificate }} certificate ends within a week, and then no job is accepted",
             "Renew what you brought by `--tls-cert` and `--ca-bundle`. One that the webhook makes itself it also replaces: \
              its log says why it could not. Page tasks/certificates.md has both.",
+        ),
+        alert(
+            "CalderaCredentialsExpire",
+            "critical",
+            find_ending_credentials(),
+            "1h",
+            "The {{ $labels.component }}'s credentials for {{ $labels.server }} end within two weeks, and then it does nothing",
+            "Make a new token and put it into the kubeconfig: `caldera install` does, once half of the time of the old one is \
+             over, else the fourth step of page install.md. A kubeconfig that is replaced is used within ten seconds, a \
+             Secret that is mounted within two minutes, without a restart. `caldera doctor` tells the same of who holds a \
+             Lease. Where the server is a member it is the token in the Secret of its Cluster: Karmada needs that too.",
         ),
         alert(
             "CalderaQueueStuck",

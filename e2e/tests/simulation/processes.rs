@@ -9,6 +9,7 @@ use axum::{Router, extract::Request, response::IntoResponse};
 use caldera_controller as controller;
 use caldera_global_scheduler as scheduler;
 use caldera_runtime::{
+    client::credentials::ComponentCredentials,
     clock::SharedClock,
     lease::{self, LeaseCandidate, LeaseDuration},
     serve::{Ready, SharedRegistry},
@@ -230,10 +231,19 @@ impl World {
     }
 }
 
+fn candidate_of(identity: String) -> LeaseCandidate {
+    LeaseCandidate {
+        namespace: NAMESPACE.into(),
+        name: LEASE.into(),
+        identity,
+        lasts: LeaseDuration::LONGEST,
+        credentials: ComponentCredentials::default(),
+    }
+}
+
 /// A replica of the controller as `caldera controller` runs it: active while it holds the lease, begun anew when lost.
 pub async fn while_active(identity: String, client: Client, clock: SharedClock, stop: CancellationToken) {
-    let candidate =
-        LeaseCandidate { namespace: NAMESPACE.into(), name: LEASE.into(), identity, lasts: LeaseDuration::LONGEST };
+    let candidate = candidate_of(identity);
     while let Some(held) = lease::acquire_lease(client.clone(), candidate.clone(), clock.clone(), stop.clone()).await {
         let active = stop.child_token();
         let (lost, ended) = (held.lost.clone(), active.clone());
@@ -256,8 +266,7 @@ pub async fn beyond_its_lease(
     stop: CancellationToken,
     faults: Faults,
 ) {
-    let candidate =
-        LeaseCandidate { namespace: NAMESPACE.into(), name: LEASE.into(), identity, lasts: LeaseDuration::LONGEST };
+    let candidate = candidate_of(identity);
     while let Some(held) = lease::acquire_lease(client.clone(), candidate.clone(), clock.clone(), stop.clone()).await {
         let active = stop.child_token();
         let epoch = Some(held.epoch.clone());

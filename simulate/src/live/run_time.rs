@@ -52,6 +52,9 @@ pub(crate) enum RunSource {
     Assumed,
 }
 
+/// That of each job, by its name.
+pub(crate) type RunSources = HashMap<Arc<str>, RunSource>;
+
 /// What is left of the run of a job of a queue.
 pub(crate) fn expect_run(past: &PastRuns, queue: &QueueName, told: ToldRun, assume: Millis) -> RunTime {
     let ToldRun { said, limit, ran } = told;
@@ -75,7 +78,7 @@ pub(crate) fn expect_run(past: &PastRuns, queue: &QueueName, told: ToldRun, assu
 }
 
 /// What was assumed, for people.
-pub(super) fn list_run_notes(sources: &HashMap<Arc<str>, RunSource>, assume: Millis) -> Vec<String> {
+pub(super) fn list_run_notes(sources: &RunSources, assume: Millis) -> Vec<String> {
     let count = |is_of: fn(&RunSource) -> bool| sources.values().filter(|source| is_of(source)).count();
     let unsaid = "jobs do not say how long they run: taken for";
     let notes = [

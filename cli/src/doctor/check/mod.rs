@@ -2,6 +2,7 @@
 
 mod bindings;
 mod components;
+mod credentials;
 mod definitions;
 mod karmada;
 mod kinds;
@@ -43,6 +44,7 @@ pub fn find_faults(facts: &Facts) -> Vec<Finding> {
     all.extend(kinds::check_registrations(facts));
     all.extend(webhooks::check_interpreter(facts));
     all.extend(components::check_components(facts));
+    all.extend(credentials::check_credentials(facts));
     all.extend(versions::check_versions(facts));
     all.extend(components::check_clocks(facts));
     all.extend(members::check_members(facts));

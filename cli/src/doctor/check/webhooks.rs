@@ -257,7 +257,8 @@ fn judge_refusal(what: &str, failure: &ProbeFailure) -> Option<Finding> {
 /// A failure that is as old was mended since, or its object is gone.
 const RECENT: i64 = 300;
 
-/// Whether karmada-controller-manager reaches the interpreter, by what it says of it and by what it knows of jobs.
+/// Whether karmada-controller-manager reaches the interpreter, by what it says of it and by what it knows of jobs. Where
+/// neither says anything it is not known, and that is told.
 fn check_interpreter_calls(facts: &Facts) -> Vec<Finding> {
     const CHECK: Check = Check::Interpreter;
     let mut findings = Vec::new();
@@ -277,9 +278,12 @@ fn check_interpreter_calls(facts: &Facts) -> Vec<Finding> {
         let finding = if is_now { CHECK.error(what) } else { CHECK.warning(what) };
         findings.push(finding.fixed_by("kubectl get resourceinterpreterwebhookconfiguration caldera -o yaml"));
     }
-    let is_unread = |binding: &&CheckedBinding| {
+    let is_job = |binding: &&CheckedBinding| {
         let job = &binding.workload;
         (job.group.as_str(), job.kind.as_str()) == ("batch.volcano.sh", "Job")
+    };
+    let is_unread = |binding: &&CheckedBinding| {
+        is_job(binding)
             && !binding.deleting
             && !binding.components
             && binding.replicas == 0
@@ -294,6 +298,14 @@ fn check_interpreter_calls(facts: &Facts) -> Vec<Finding> {
             join_first_names(unread)
         );
         findings.push(CHECK.warning(what).fixed_by("kubectl get resourceinterpreterwebhookconfigurations"));
+    }
+    // That nothing failed is no evidence where nobody asked: pods that Karmada counted are. Components may be counted by
+    // Karmada's own interpreter.
+    let was_asked = |binding: &CheckedBinding| is_job(&binding) && binding.replicas > 0;
+    if findings.is_empty() && facts.bindings.as_ref().is_ok_and(|all| !all.iter().any(was_asked)) {
+        let what = "not asked yet: there is no Volcano Job whose pods karmada-controller-manager counted by our \
+                    interpreter, so that nobody knows whether it reaches it. Submit one, and look again";
+        findings.push(CHECK.note(what));
     }
     findings
 }

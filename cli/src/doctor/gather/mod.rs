@@ -2,6 +2,7 @@
 
 mod inside;
 mod karmada;
+pub mod kubeconfigs;
 mod rights;
 
 use std::collections::BTreeSet;
@@ -13,7 +14,9 @@ use caldera_crds::{
     binding::{BindingView, parse_binding},
     karmada::cluster::Cluster,
     names::{
-        caldera::{ADMISSION, EVICTION, GATE, PAUSED, PLAN, VERSION, WORKLOAD_KIND, WORKLOAD_NAME},
+        caldera::{
+            ADMISSION, CREDENTIALS_LIFETIME, EVICTION, GATE, PAUSED, PLAN, VERSION, WORKLOAD_KIND, WORKLOAD_NAME,
+        },
         karmada::{BINDING_NAME, BINDING_NAMESPACE},
     },
     workload::WorkloadKind,
@@ -135,6 +138,7 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
             .await,
         job_probe: probe_creation(client, &WorkloadKind::VolcanoJob.api_resource(), namespace, &build_probe_job())
             .await,
+        kubeconfigs: Vec::new(),
         leases,
         members,
         queues: queues.map(|all| all.iter().map(read_queue).collect()),
@@ -248,6 +252,7 @@ fn read_lease(lease: &Value) -> LeaseFacts {
         seconds: number("leaseDurationSeconds"),
         epoch: record.epoch(),
         version: annotation_of(lease, VERSION).map(str::to_owned),
+        credentials: annotation_of(lease, CREDENTIALS_LIFETIME).and_then(|text| text.parse().ok()),
     }
 }
 

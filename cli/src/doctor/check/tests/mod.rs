@@ -1,5 +1,6 @@
 //! Each finding by a fault planted in facts of a healthy installation.
 
+mod credentials;
 mod host;
 mod registrations;
 mod work;
@@ -63,6 +64,7 @@ fn healthy() -> Facts {
         seconds: 15,
         epoch: "1.h".into(),
         version: Some("2.0.0".into()),
+        credentials: None,
     };
     Facts {
         now: second(0).unwrap(),
@@ -87,6 +89,7 @@ fn healthy() -> Facts {
             "spec": {"suspension": {"scheduling": true}},
         })),
         job_probe: Ok(job),
+        kubeconfigs: Vec::new(),
         leases: Ok(vec![lease("caldera-controller"), lease("caldera-scheduler")]),
         members: Ok(vec![member()]),
         queues: Ok(vec![queue("default", "Open")]),
