@@ -28,7 +28,7 @@ pub use self::{
         ComponentArgs, ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, PlacerArgs,
         PlacingArgs, ProcessArgs, QueueRulesArgs, SchedulerArgs, ServerArgs, ServingArgs, TrustedArgs, WebhookArgs,
     },
-    console::ConsoleArgs,
+    console::{ConsoleArgs, ConsoleSourceArgs, ConsoleUrl},
     install::{InstallArgs, UpgradeArgs},
     job::{JobAction, JobExecArgs, JobListArgs, JobLogsArgs, JobMoveArgs, JobNamesArgs, JobOrder, PodsArgs},
     manifests::{DeployArgs, ManifestGroup, ManifestsArgs},

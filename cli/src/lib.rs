@@ -11,6 +11,7 @@ pub mod command;
 pub mod completion;
 pub mod components;
 pub mod console;
+pub mod console_starts;
 pub mod demo;
 pub mod deploy;
 pub mod doctor;

@@ -66,6 +66,12 @@ impl Access {
     pub fn may_see(&self, job: &JobView<'_>) -> bool {
         self.kinds.contains(&job.key.kind) || self.owned.contains(&(job.key.namespace.clone(), job.key.kind))
     }
+
+    /// Whether he may see some kind of jobs in a namespace.
+    #[must_use]
+    pub fn sees_namespace(&self, namespace: &str) -> bool {
+        !self.kinds.is_empty() || self.owned.iter().any(|(owned, _)| owned == namespace)
+    }
 }
 
 /// Why somebody sees nothing.
@@ -132,12 +138,26 @@ impl AccessReviewer {
         named: Option<&str>,
         pairs: impl FnOnce() -> BTreeSet<(String, WorkloadKind)>,
     ) -> Result<Arc<ReviewedUser>, Refusal> {
-        let digest: Digested = Sha256::new()
-            .chain_update(token)
-            .chain_update([0])
-            .chain_update(named.unwrap_or_default())
-            .finalize()
-            .into();
+        self.find_access(digest_question(token, 0, named.unwrap_or_default()), token, named, pairs).await
+    }
+
+    /// What the bearer of a token may see of one namespace. All kinds are asked about, whether it has any or not: what
+    /// is refused tells nobody what is there.
+    ///
+    /// # Errors
+    /// As [`Self::find_user_access`].
+    pub async fn find_namespace_access(&self, token: &str, namespace: &str) -> Result<Arc<ReviewedUser>, Refusal> {
+        let pairs = || WorkloadKind::list_all().map(|kind| (namespace.to_owned(), kind)).collect();
+        self.find_access(digest_question(token, 1, namespace), token, Some(namespace), pairs).await
+    }
+
+    async fn find_access(
+        &self,
+        digest: Digested,
+        token: &str,
+        named: Option<&str>,
+        pairs: impl FnOnce() -> BTreeSet<(String, WorkloadKind)>,
+    ) -> Result<Arc<ReviewedUser>, Refusal> {
         let asked = async |was_good: bool| {
             let Some(user) = self.identify_user(token, was_good).await? else { return Ok(None) };
             self.review_user_access(user, named, pairs()).await.map(|guest| Some(Arc::new(guest)))
@@ -224,6 +244,11 @@ impl AccessReviewer {
         let asked = async |_| self.review_access(&guest.user, &objects::event_resource(), namespace).await;
         guest.events.get_or_find(&namespace.to_owned(), asked).await
     }
+}
+
+/// Of a token and what is asked of it; questions of two forms are never the same.
+fn digest_question(token: &str, form: u8, namespace: &str) -> Digested {
+    Sha256::new().chain_update(token).chain_update([form]).chain_update(namespace).finalize().into()
 }
 
 /// Namespaces and kinds of which there are jobs.

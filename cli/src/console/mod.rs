@@ -2,9 +2,10 @@
 //!
 //! Rule: one watch for each kind that is known when it starts, by the console's own account; who looks is asked for his
 //! own token, and sees what the API server lets him list ([`access`]). Pages are functions of what is seen and who asks
-//! ([`page`]); nothing of them is loaded from elsewhere. What the console remembers of a day is in memory alone
-//! ([`record`]); expected starts, and on which nodes pods are, are read while somebody looks
-//! ([`crate::latest_forecast`]), and where that is asked for to measure how wrong they are ([`start_errors`]).
+//! ([`page`]); nothing of them is loaded from elsewhere. Programs are told expected starts alone ([`starts`]). What the
+//! console remembers of a day is in memory alone ([`record`]); expected starts, and on which nodes pods are, are read
+//! while somebody looks ([`crate::latest_forecast`]), and where that is asked for to measure how wrong they are
+//! ([`start_errors`]).
 
 mod access;
 mod answers;
@@ -15,6 +16,7 @@ mod query;
 mod record;
 mod routes;
 pub mod start_errors;
+mod starts;
 #[cfg(test)]
 mod tests;
 

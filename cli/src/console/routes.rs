@@ -42,6 +42,7 @@ use super::{
     page::Page,
     query::PageQuery,
     record::Record,
+    starts::serve_starts,
 };
 use crate::{
     events,
@@ -101,12 +102,12 @@ impl Console {
         Self { client, gatekeeper, seen, record, forecast, changed, streams, events, is_tls }
     }
 
-    fn read_seen(&self) -> RwLockReadGuard<'_, Seen> {
+    pub fn read_seen(&self) -> RwLockReadGuard<'_, Seen> {
         self.seen.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-type Shared = Arc<Console>;
+pub type Shared = Arc<Console>;
 
 /// The console's routes.
 pub fn router(console: Shared) -> Router {
@@ -116,6 +117,7 @@ pub fn router(console: Shared) -> Router {
         .route("/login", get(show_login).post(log_in))
         .route("/logout", post(log_out))
         .route("/live", get(stream_page))
+        .route("/api/v1/namespaces/{namespace}/starts", get(serve_starts))
         .route("/style.css", asset("text/css; charset=utf-8", STYLE))
         .route("/live.js", asset("text/javascript; charset=utf-8", SCRIPT))
         .fallback(get(show_page))
@@ -144,13 +146,21 @@ async fn add_security_headers(request: Request, next: Next) -> Response {
 
 /// The bearer token of a request.
 fn find_token(headers: &HeaderMap) -> Option<String> {
-    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let cookie = || {
         let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
         pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| value)
     };
-    bearer.map(str::trim).or_else(cookie).filter(|token| is_token(token)).map(str::to_owned)
+    read_bearer(headers).or_else(cookie).filter(|token| is_token(token)).map(str::to_owned)
+}
+
+fn read_bearer(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ").map(str::trim)
+}
+
+/// The bearer token of a program, which has no cookie.
+pub fn find_bearer(headers: &HeaderMap) -> Option<&str> {
+    read_bearer(headers).filter(|token| is_token(token))
 }
 
 /// What a token may be made of (RFC 6750): nothing that ends a header or a cookie.

@@ -8,7 +8,7 @@ use caldera_runtime::watch::Event;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{access::Access, page::Page, query::PageQuery, record::Record};
+use super::{access::Access, page::Page, query::PageQuery, record::Record, starts::build_answer};
 use crate::{
     expected_start::{ExpectedStart, Forecast},
     latest_forecast::TimedForecast,
@@ -247,6 +247,29 @@ fn a_line_tells_expected_starts_and_no_name_that_its_reader_may_not_know() {
     assert!(line.contains("it is not known: member secret-member can not be read"), "{line}");
     let own = page("/jobs/mine/vcjob/own-job", &tenant()).unwrap();
     assert!(own.contains("<dt>Expected start</dt><dd>not known</dd>"), "{own}");
+}
+
+#[test]
+fn a_program_is_told_starts_of_own_jobs_and_no_name_that_its_user_may_not_know() {
+    let ask = |access: &Access, namespace: &str| build_answer(&seen(), access, &forecast(), namespace).unwrap();
+    let own = ask(&tenant(), "mine");
+    let told = serde_json::to_value(&own).unwrap();
+    assert_eq!(
+        told,
+        json!({"namespace": "mine", "workedOutAt": "2026-01-01T00:01:00Z", "more": 0, "starts": [{
+            "group": "batch.volcano.sh", "kind": "Job", "name": "own-job", "at": null, "inSeconds": null, "sure": true,
+            "basis": "who may list members is told why"}]})
+    );
+    assert!(ask(&tenant(), "theirs").starts.is_empty() && ask(&admin(), "none").starts.is_empty());
+    let all = ask(&admin(), "theirs");
+    let [start] = all.starts.as_slice() else { panic!("{all:?}") };
+    assert_eq!((start.name.as_str(), start.in_seconds), ("secret-job", Some(240)));
+    assert!(ask(&admin(), "mine").starts[0].basis.contains("secret-member"));
+    // Of a job that was released since it was worked out nothing is told.
+    let mut gone = forecast();
+    let start = ExpectedStart { at: None, ahead: Some(60), sure: true, basis: String::new() };
+    gone.answer = Ok(Forecast::of_starts([(workload("mine", "own-run"), start)].into()));
+    assert!(build_answer(&seen(), &tenant(), &gone, "mine").unwrap().starts.is_empty());
 }
 
 #[test]

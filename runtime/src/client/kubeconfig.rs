@@ -17,7 +17,7 @@ use super::ClientError;
 
 /// An extension of the user of a configuration, in memory alone. A configuration is a type of kube's, so that there is
 /// no other place that goes with it to whoever makes a client of it.
-const READ_FROM: &str = "caldera.dev/read-from";
+const READ_FROM: &str = "caldera read from";
 
 /// A file that a configuration came from, and a hash of what was in it before it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
