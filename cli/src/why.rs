@@ -1,7 +1,7 @@
 //! `caldera why JOB`: prints the state of a job in its queue, the reason for it, and when it is expected to start. The
 //! same text, without the expected start, is shown by `caldera top`.
 
-use std::{fmt::Write as _, process::ExitCode};
+use std::{collections::BTreeSet, fmt::Write as _, process::ExitCode};
 
 use caldera_controller::explain::{
     Basis, Explanation, InLine, Placed, RunLimitView, Verdict, explain_job, explain_without_binding, find_binding,
@@ -11,12 +11,14 @@ use caldera_core::{gang::WorkloadRef, run_limit::RunTime};
 use caldera_crds::{karmada::work::ResourceBinding, workload::WorkloadKind};
 use caldera_runtime::{client::describe_error, clock::format_time};
 use caldera_simulate::time::Millis;
+use jiff::Timestamp;
 use kube::{Api, Client, api::DynamicObject};
 use serde::Serialize;
 
 use crate::{
     args::{JobName, WhyArgs, WhySubject},
     components,
+    console_starts::{self, ConsoleSource, ViewGap},
     expected_start::{self, ExpectedStart, Forecast},
     live::{self, Gap, Live},
     output::{self, USED_LATELY, format_columns, format_duration, format_with_history},
@@ -33,13 +35,21 @@ struct Answer {
     expected_start: Option<ExpectedStart>,
     /// What could not be seen.
     missing: Vec<Gap>,
+    /// What of that hides its expected start.
+    #[serde(skip)]
+    view_gap: Option<ViewGap>,
 }
 
 pub async fn run_why(args: WhyArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_for_command(args.kubeconfig.as_deref(), "why").await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let lease_namespace = args.lease_namespace.as_deref();
-    let answer = find_answer_with_start(&client, &args.job, &namespace, lease_namespace, args.assume_run_for).await?;
+    let mut answer =
+        find_answer_with_start(&client, &args.job, &namespace, lease_namespace, args.assume_run_for).await?;
+    if let Some(gap) = answer.view_gap {
+        let source = ConsoleSource::from_args(&args.source, args.kubeconfig.as_deref());
+        complete_start(&mut answer, source.as_ref(), gap).await;
+    }
     output::print_answer(args.output, &answer, |wide| format_answer(&answer, wide))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -53,12 +63,29 @@ async fn find_answer_with_start(
 ) -> anyhow::Result<Answer> {
     let mut live = live::read_undecided(client, Some(namespace), controllers).await?;
     let forecast = Forecast::of_live(&mut live, assume, expected_start::FOR_ONE).await?;
+    let view_gap = console_starts::find_view_gap(&live);
     let mut answer = match asked {
         WhySubject::Workload(job) => find_answer(client, live, job, namespace).await?,
         WhySubject::HyperJob(name) => find_hyper_job_answer(client, live, name, namespace).await?,
     };
     answer.expected_start = forecast.find_start(&answer.explanation.workload).cloned();
+    answer.view_gap = view_gap;
     Ok(answer)
+}
+
+/// Has a console tell the start that is not known.
+async fn complete_start(answer: &mut Answer, source: Option<&ConsoleSource>, gap: ViewGap) {
+    let job = &answer.explanation;
+    let own = answer.expected_start.take();
+    let is_hidden = own.is_some() || gap == ViewGap::Rights && is_without_quota(job.verdict);
+    if !is_hidden || own.as_ref().is_some_and(|start| start.at.is_some()) {
+        answer.expected_start = own;
+        return;
+    }
+    let namespaces = BTreeSet::from([job.workload.namespace.clone()]);
+    let taken = console_starts::take_starts(source, gap, namespaces, Timestamp::now()).await;
+    answer.expected_start = taken.complete_start(&job.workload, own);
+    answer.missing.extend(taken.gaps);
 }
 
 /// The same as a text, and the expected start in it.
@@ -99,7 +126,7 @@ async fn find_answer(client: &Client, mut live: Live, job: &JobName, namespace: 
     if !explanation.placed.is_empty() {
         explanation.placed_at = read_placed_time(client, explanation.binding.as_deref()).await;
     }
-    Ok(Answer { explanation, expected_start: None, missing: live.gaps })
+    Ok(Answer { explanation, expected_start: None, missing: live.gaps, view_gap: None })
 }
 
 /// That of the first of its jobs that holds no quota, or of the first of all, with how each of them stands.

@@ -56,6 +56,15 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: jobs}
 subjects: [{kind: ServiceAccount, name: tenant, namespace: tenant}]
 ";
 
+/// One of them may list all that is in his namespace, as a viewer of it may.
+const VIEWER: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: viewer, namespace: tenant}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: caldera-reader}
+subjects: [{kind: ServiceAccount, name: tenant, namespace: tenant}]
+";
+
 /// A kind that is told by data, what its objects are, and one of them.
 const TRAIN_RUN: &str = include_str!("../../manifests/kinds/trainrun.yaml");
 const TRAIN_RUN_DEFINITION: &str = "
@@ -112,6 +121,7 @@ impl Console {
         let [cert, key] = ["tls.crt", "tls.key"].map(|name| dir.join(name));
         fs::write(&cert, &identity.cert_pem).unwrap();
         fs::write(&key, &identity.key_pem).unwrap();
+        fs::write(dir.join("ca.crt"), &authority.cert_pem).unwrap();
         let roots = parse_roots(&authority.cert_pem).unwrap();
         let mut trust = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
         trust.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -296,6 +306,57 @@ fn each_sees_in_the_console_what_his_token_may_list() {
         let began = Instant::now();
         pages_fit_any_window_and_cause_no_error_in_a_browser(&sandbox, &console, &mut browser);
         println!("the console was looked at in a browser in {:.1?}", began.elapsed());
+    }
+}
+
+/// His own rights show no start, and he is told it all the same.
+#[test]
+fn a_tenant_is_told_the_starts_of_his_own_jobs_by_the_console() {
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = Sandbox::start(dir.path(), 3);
+    [TENANTS, VIEWER, QUEUES, &SPLIT.replace("sleep 4", "sleep 600")].map(|yaml| sandbox.apply(yaml));
+    let console = Console::start(dir.path(), &sandbox.kubeconfig);
+    until("the queue is not full", || {
+        let (_, body) = console.page("/queues/research", &console.log_in(&sandbox.admin_token()));
+        if body.contains("cpu 20 of 20") { Ok(()) } else { Err(body) }
+    });
+    sandbox.apply(&WAITING.replace("namespace: default", "namespace: tenant"));
+    let kubeconfig = sandbox.kubeconfig_of(dir.path(), "tenant", "tenant");
+    let ask = |command: &[&str], more: &[&str]| {
+        let args = [command, &["-n", "tenant", "--kubeconfig", &kubeconfig], more].concat();
+        let output = Command::new(BINARY).args(args).env_remove("CALDERA_CONSOLE").output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && !text.contains("mindspore"), "{text}");
+        text
+    };
+    let (list, why) = (["job", "list", "--start"], ["why", "low-priority"]);
+    let (url, ca) = (format!("https://{}", console.address), dir.path().join("ca.crt"));
+    let from_console = ["--console", &url, "--console-ca", ca.to_str().unwrap()];
+    until("the console tells no start", || {
+        let text = ask(&list, &from_console);
+        let is_told = text.contains("perhaps 2") && text.contains(&format!("are told by the console {url}\n"));
+        if is_told { Ok(()) } else { Err(text) }
+    });
+    let said = ask(&why, &from_console);
+    assert!(said.contains("to start perhaps 2") && said.contains("; the console worked it out "), "{said}");
+    for command in [&list[..], &why] {
+        let said = ask(command, &[]);
+        assert!(said.contains("not known") && said.contains("pass --console URL"), "{said}");
+    }
+    // One that never answers, and one whose certificate nobody vouches for.
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let silent_url = format!("http://{}", silent.local_addr().unwrap());
+    for (url, why) in [(&silent_url, "did not answer within 8 seconds"), (&url, "can not be asked: ")] {
+        let said = ask(&list, &["--console", url]);
+        assert!(said.contains("not known") && said.contains(why), "{said}");
+    }
+    let [own, other] = ["tenant", "nobody"].map(|account| sandbox.token("tenant", account));
+    let cases = [("tenant", &*own, 200), ("default", &own, 403), ("tenant", &other, 403), ("tenant", "wrong", 401)];
+    for (namespace, token, status) in cases {
+        let header = format!("authorization: Bearer {token}\r\n");
+        let (head, body) = console.page(&format!("/api/v1/namespaces/{namespace}/starts"), &header);
+        assert!(head.starts_with(&format!("HTTP/1.1 {status}")) && !body.contains("mindspore"), "{head}{body}");
+        assert_eq!(body.contains("low-priority"), status == 200, "{body}");
     }
 }
 

@@ -10,6 +10,7 @@ use clap::{ArgGroup, Args as ClapArgs, Subcommand, ValueEnum};
 use jiff::Timestamp;
 
 use super::{
+    console::ConsoleSourceArgs,
     names,
     values::{JobName, WhySubject, parse_amount, parse_job_name, parse_seconds, parse_value, parse_why_subject},
 };
@@ -60,6 +61,8 @@ pub struct WhyArgs {
     /// For the expected start: how long jobs run that do not say so.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_value::<Millis>)]
     pub assume_run_for: Millis,
+    #[command(flatten)]
+    pub source: ConsoleSourceArgs,
     /// How the answer looks.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub output: Output,

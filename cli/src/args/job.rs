@@ -10,6 +10,7 @@ use clap::{
 
 use super::{
     ask::{ScopeArgs, WhyArgs},
+    console::ConsoleSourceArgs,
     names,
     values::{JobName, parse_job_name, parse_seconds, parse_value},
 };
@@ -76,6 +77,8 @@ pub struct JobListArgs {
     /// With --start: how long jobs run that do not say so.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_value::<Millis>, requires = "start")]
     pub assume_run_for: Millis,
+    #[command(flatten)]
+    pub source: ConsoleSourceArgs,
     /// Order, or any other field of the JSON form; those without it come last.
     #[arg(long, default_value = "name", value_name = "FIELD", value_parser = JobOrderParser)]
     pub sort_by: JobOrder,

@@ -12,7 +12,7 @@ mod pods;
 pub(crate) mod requeue;
 mod row;
 
-use std::process::ExitCode;
+use std::{collections::BTreeSet, process::ExitCode};
 
 use caldera_crds::{names::caldera::WORKLOAD_NAME, workload::WorkloadKind};
 use jiff::Timestamp;
@@ -23,7 +23,9 @@ use serde_json::Value;
 use self::{change::JobChange, row::JobRow};
 use crate::{
     args::{JobAction, JobListArgs, JobOrder, WhyArgs, WhySubject},
-    components, events,
+    components,
+    console_starts::{self, ConsoleSource, ViewGap},
+    events,
     expected_start::{self, ExpectedStart, Forecast},
     json_path::sort_rows,
     live,
@@ -59,10 +61,16 @@ struct Jobs {
 
 async fn list_jobs(args: JobListArgs) -> anyhow::Result<ExitCode> {
     let (client, own) = components::connect_scope(&args.scope, "job").await?;
-    repeat::print_page(args.watch, async || read_page(&client, &own, &args).await).await
+    let source = ConsoleSource::from_args(&args.source, args.scope.kubeconfig.as_deref());
+    repeat::print_page(args.watch, async || read_page(&client, &own, &args, source.as_ref()).await).await
 }
 
-async fn read_page(client: &Client, own: &str, args: &JobListArgs) -> anyhow::Result<PrintedPage> {
+async fn read_page(
+    client: &Client,
+    own: &str,
+    args: &JobListArgs,
+    source: Option<&ConsoleSource>,
+) -> anyhow::Result<PrintedPage> {
     let namespace = (!args.all_namespaces).then_some(own);
     let list = |resource, labels: Option<String>| async move {
         list_objects(client, &resource, namespace, labels.as_deref()).await?.map_err(anyhow::Error::msg)
@@ -81,7 +89,7 @@ async fn read_page(client: &Client, own: &str, args: &JobListArgs) -> anyhow::Re
     Change::of_lists(&workloads, &bindings, &groups).into_iter().for_each(|change| seen.observe(change));
     // Without its workload it is not one of those with the labels that are asked for.
     let listed = seen.jobs().filter(JobView::has_workload);
-    let forecast = forecast_starts(client, args, own).await?;
+    let (forecast, gap) = forecast_starts(client, args, own).await?.unzip();
     let mut rows: Vec<JobRow> = listed.map(|job| JobRow::of(job, forecast.as_ref(), now)).collect();
     rows.retain(|row| {
         args.queue.as_ref().is_none_or(|queue| *queue == row.queue)
@@ -91,6 +99,10 @@ async fn read_page(client: &Client, own: &str, args: &JobListArgs) -> anyhow::Re
     if let (true, Some(queue)) = (rows.is_empty(), &args.queue) {
         objects::ensure_queue(client, queue).await?;
     }
+    let notes = match gap.flatten() {
+        Some(gap) => complete_starts(&mut rows, source, gap, now).await,
+        None => String::new(),
+    };
     sort_jobs(&mut rows, &args.sort_by)?;
     let jobs = Jobs { jobs: rows };
     if jobs.jobs.is_empty() && matches!(args.output, ListOutput::Table | ListOutput::Wide) {
@@ -100,17 +112,41 @@ async fn read_page(client: &Client, own: &str, args: &JobListArgs) -> anyhow::Re
     }
     let names = jobs.jobs.iter().map(|row| format!("{}\n", row.job)).collect::<String>();
     let text = output::format_list(&args.output, &jobs, "STATE", &names, |wide| {
-        format_rows(&jobs.jobs, args, forecast.as_ref(), wide)
+        format_rows(&jobs.jobs, args, forecast.as_ref(), wide) + &notes
     })?;
     PrintedPage::new(text, &jobs)
 }
 
-async fn forecast_starts(client: &Client, args: &JobListArgs, namespace: &str) -> anyhow::Result<Option<Forecast>> {
+/// Expected starts where they are asked for, and what hides them.
+async fn forecast_starts(
+    client: &Client,
+    args: &JobListArgs,
+    namespace: &str,
+) -> anyhow::Result<Option<(Forecast, Option<ViewGap>)>> {
     if !args.start {
         return Ok(None);
     }
     let mut live = live::read_undecided(client, Some(namespace), None).await?;
-    Forecast::of_live(&mut live, args.assume_run_for, expected_start::FOR_A_LIST).await.map(Some)
+    let forecast = Forecast::of_live(&mut live, args.assume_run_for, expected_start::FOR_A_LIST).await?;
+    Ok(Some((forecast, console_starts::find_view_gap(&live))))
+}
+
+/// Has a console tell the starts that are not known; what is said of that below the table.
+async fn complete_starts(rows: &mut [JobRow], source: Option<&ConsoleSource>, gap: ViewGap, now: Timestamp) -> String {
+    let is_unknown = |row: &JobRow| row.waits && row.expected_start.as_ref().is_none_or(|start| start.at.is_none());
+    let unknown = || rows.iter().filter(|row| is_unknown(row));
+    if unknown().all(|row| row.expected_start.is_none()) && gap != ViewGap::Rights {
+        return String::new();
+    }
+    let namespaces: BTreeSet<String> = unknown().map(|row| row.namespace.clone()).collect();
+    if namespaces.is_empty() {
+        return String::new();
+    }
+    let taken = console_starts::take_starts(source, gap, namespaces, now).await;
+    for row in rows.iter_mut().filter(|row| row.waits) {
+        row.expected_start = taken.complete_start(&row.workload, row.expected_start.take());
+    }
+    taken.describe(gap)
 }
 
 fn sort_jobs(rows: &mut Vec<JobRow>, order: &JobOrder) -> anyhow::Result<()> {

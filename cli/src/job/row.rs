@@ -1,5 +1,6 @@
 //! One line of `caldera job list`.
 
+use caldera_core::gang::WorkloadRef;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -44,10 +45,17 @@ pub(super) struct JobRow {
     /// When it is expected to start, where that is asked for and it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) expected_start: Option<ExpectedStart>,
+    /// As the controller names it.
+    #[serde(skip)]
+    pub(super) workload: WorkloadRef,
+    /// Whether it waits for its release.
+    #[serde(skip)]
+    pub(super) waits: bool,
 }
 
 impl JobRow {
     pub(super) fn of(job: JobView<'_>, forecast: Option<&Forecast>, now: Timestamp) -> Self {
+        let workload = job.key.workload();
         Self {
             namespace: job.key.namespace.clone(),
             job: job.key.command_name(),
@@ -63,7 +71,9 @@ impl JobRow {
             clusters: job.clusters().iter().map(|(cluster, _)| cluster.clone()).collect(),
             reason: job.reason().to_owned(),
             message: job.message().to_owned(),
-            expected_start: forecast.and_then(|forecast| forecast.find_start(&job.key.workload())).cloned(),
+            expected_start: forecast.and_then(|forecast| forecast.find_start(&workload)).cloned(),
+            workload,
+            waits: job.state.is_gate_closed(),
         }
     }
 }
