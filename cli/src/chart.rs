@@ -15,19 +15,27 @@ use std::collections::BTreeMap;
 
 use caldera_crds::trusted::{TrustedWriters, Writer};
 use caldera_webhook::Endpoint;
-use serde_json::{Value, json};
+use clap::Parser as _;
+use serde_json::{Map, Value, json};
 
 pub(crate) use self::karmada::{build_default_objects, build_karmada_chart};
 use self::{components::build_component_chart, karmada::build_chart_roles, template::render_template};
 use crate::{
+    args::Args,
     deploy::{Deploy, build_component_objects},
     manifests::{build_propagation_policies, list_admission_policies, parse_documents},
-    monitoring::check_or_write_file,
+    monitoring::{check_or_write_file, list_alert_names},
+    objects::{read_list_at, read_text_at},
 };
 
 const USER: &str = "CALDERA-USER";
 const GROUP: &str = "CALDERA-GROUP";
 const END: &str = "{{- end }}\n";
+/// The end of what each chart says once it is installed.
+const BEFORE_UNINSTALL: &str = "helm uninstall opens no gate: jobs that wait would never start. Before it:
+
+  caldera uninstall --kubeconfig karmada.kubeconfig --open-gates --yes
+";
 
 pub(crate) fn render_yaml(objects: &[Value]) -> String {
     let one = |object: &Value| format!("---\n{}\n", serde_saphyr::to_string(object).unwrap().trim_end());
@@ -77,7 +85,9 @@ fn the_charts_are_made_of_what_manifests_prints() {
 fn render_chart(chart: &BTreeMap<&'static str, String>, names: &[&str], over: &Value) -> Vec<Value> {
     let mut values = parse_documents(&chart["values.yaml"]).unwrap().remove(0);
     put_over(&mut values, over);
-    let root = json!({"Values": values, "Release": {"Namespace": "ops"}});
+    let files: Map<String, Value> =
+        chart.iter().map(|(name, text)| ((*name).to_owned(), text.as_str().into())).collect();
+    let root = json!({"Values": values, "Release": {"Namespace": "ops"}, "Files": files});
     let rendered: String =
         names.iter().map(|name| render_template(&chart[format!("templates/{name}.yaml").as_str()], &root)).collect();
     parse_documents(&rendered).unwrap()
@@ -176,6 +186,63 @@ fn what_is_set_for_a_component_reaches_its_pods_and_no_other() {
             assert_eq!((&pod["affinity"], &pod["priorityClassName"]), (&affinity, &json!("system-cluster-critical")));
             let args = container["args"].as_array().unwrap();
             assert_eq!(args[args.len() - 2..], settings["extraArgs"].as_array().unwrap()[..]);
+        }
+    }
+}
+
+#[test]
+fn a_console_measures_expected_starts_where_that_is_asked_for() {
+    let chart = build_component_chart();
+    let list_args = |measure: bool| {
+        let console = json!({"enabled": true, "measureStarts": measure, "extraArgs": ["--order=fifo"]});
+        let all = render_chart(&chart, &["console"], &json!({"image": "i", "console": console}));
+        let deployment = all.iter().find(|object| object["kind"] == "Deployment").unwrap().clone();
+        deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap().clone()
+    };
+    let (with, without) = (list_args(true), list_args(false));
+    let more: Vec<&Value> = with.iter().filter(|arg| !without.contains(arg)).collect();
+    assert_eq!((more, without.len() + 1), (vec![&json!("--measure-starts")], with.len()));
+    let words = with.iter().filter_map(Value::as_str).filter(|word| *word != "--order=fifo");
+    Args::try_parse_from(["caldera"].into_iter().chain(words)).unwrap();
+}
+
+#[test]
+fn the_rules_link_to_the_page_that_is_set_or_to_the_one_of_the_project() {
+    let chart = build_component_chart();
+    let list_links = |monitoring: Value| {
+        let all = render_chart(&chart, &["alerts"], &json!({"monitoring": monitoring}));
+        let rules = all.first().map_or(&[][..], |rule| read_list_at(rule, "/spec/groups/0/rules"));
+        rules.iter().map(|rule| read_text_at(rule, "/annotations/runbook_url").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(list_links(json!({})), [""; 0]);
+    let ours = list_links(json!({"enabled": true}));
+    assert_eq!(ours.len(), list_alert_names().len());
+    let page = "https://git.example.com/caldera/blob/main/docs/metrics.md";
+    let links = list_links(json!({"enabled": true, "runbookUrl": page}));
+    for (ours, link) in ours.iter().zip(&links) {
+        assert_eq!(ours.replace("docs/metrics.md", page), *link);
+        assert!(ours.starts_with("docs/metrics.md#caldera"), "{ours}");
+    }
+}
+
+#[test]
+fn what_helm_says_at_the_end_are_commands_that_there_are_and_gates_come_before_the_removal() {
+    for (name, chart) in charts() {
+        for register in ["", "https://h"] {
+            let mut values = parse_documents(&chart["values.yaml"]).unwrap().remove(0);
+            (values["webhook"]["registerUrl"], values["registersWebhooks"]) =
+                (register.into(), (!register.is_empty()).into());
+            let root = json!({"Values": values, "Release": {"Namespace": "ops"}});
+            let text = render_template(&chart["templates/NOTES.txt"], &root);
+            assert!(text.lines().count() < 25 && text.lines().all(|line| line.chars().count() <= 120), "{text}");
+            let commands = text.lines().filter_map(|line| line.trim().strip_prefix("caldera "));
+            let commands: Vec<&str> = commands.map(|command| command.split(" | ").next().unwrap()).collect();
+            for command in &commands {
+                Args::try_parse_from(["caldera"].into_iter().chain(command.split(' '))).unwrap();
+            }
+            assert!(commands.iter().any(|command| command.starts_with("doctor")), "{name}: {text}");
+            let last = commands.last().unwrap();
+            assert!(last.starts_with("uninstall") && last.contains("--open-gates"), "{name}: {text}");
         }
     }
 }

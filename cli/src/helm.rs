@@ -192,6 +192,8 @@ fn helm_refuses_values_that_make_no_sense() {
         (&["caldera-karmada", "--set", pem, "--set", "trustedWriters.users={a'b}"], "trustedWriters"),
         (&["caldera-karmada", "--set", pem, "--set", "trustedWriters.groups="], "trustedWriters"),
         (&["caldera", "--set", "image=i", "--set", "console.enabled=maybe"], "console"),
+        (&["caldera", "--set", "image=i", "--set", "console.measureStarts=true"], "console"),
+        (&["caldera", "--set", "image=i", "--set", "monitoring.runbookUrl=metrics.md"], "runbookUrl"),
         (&["caldera", "--set", "image=i", "--set", "certManager.enabled=true"], "certManager.issuer.name"),
         (&["caldera", "--set", "image=i", "--set", "certManager.issuer.kind=Other"], "kind"),
         (&["caldera", "--set", "image=i", "--set", "callers={}"], "callers"),

@@ -24,7 +24,7 @@ use caldera_runtime::{
 use caldera_webhook::metrics as webhook;
 use serde_json::Value;
 
-pub(crate) use self::alerts::list_alert_names;
+pub(crate) use self::alerts::{RUNBOOK_PAGE, list_alert_names};
 use self::{
     alert_cases::render_alert_cases,
     alerts::{list_alerts, render_alerts},

@@ -6,11 +6,14 @@ use caldera_crds::{DNS_LABEL, DNS_SUBDOMAIN, trusted::Writer};
 use serde_json::{Value, json};
 
 use super::{
-    END, GROUP, USER, describe_writers, render_chart_yaml, render_yaml,
+    BEFORE_UNINSTALL, END, GROUP, USER, describe_writers, render_chart_yaml, render_yaml,
     settings::{describe_schemas, describe_values, mark_deployment, write_marks},
     template::merge_variants,
 };
-use crate::deploy::{Deploy, build_component_objects};
+use crate::{
+    deploy::{Deploy, build_component_objects},
+    monitoring::RUNBOOK_PAGE,
+};
 
 const IMAGE: &str = "CALDERA-IMAGE";
 const NAMESPACE: &str = "CALDERA-NAMESPACE";
@@ -35,14 +38,6 @@ spec:
       app.kubernetes.io/part-of: caldera
   podMetricsEndpoints:
     - port: admin
----
-apiVersion: monitoring.coreos.com/v1
-kind: PrometheusRule
-metadata:
-  name: caldera
-  namespace: {{ $.Release.Namespace }}
-spec:
-{{ $.Files.Get \"files/alerts.yaml\" | indent 2 }}
 {{- range $viewer := list \"tenant\" \"admin\" \"sre\" }}
 ---
 apiVersion: v1
@@ -57,6 +52,37 @@ data:
 {{ $.Files.Get (printf \"files/dashboard-%s.json\" $viewer) | indent 4 }}
 {{- end }}
 {{- end }}
+";
+
+/// The rules as they are, with links to where the admin's people read the page.
+const RULES: &str = "{{- if $.Values.monitoring.enabled }}
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: caldera
+  namespace: {{ $.Release.Namespace }}
+spec:
+{{ $.Files.Get \"files/alerts.yaml\" | replace \"runbook_url: RUNBOOKS#\" (printf \"runbook_url: %s#\" $.Values.monitoring.runbookUrl) | indent 2 }}
+{{- end }}
+";
+/// A page, where it can be read: the path in this project, or a URL. No fragment: that is the alert's.
+const PAGE: &str = r"^(docs/metrics\.md|https?://[^\s#\x22'{}]+)$";
+
+/// What Helm says at the end of an installation.
+const NOTES: &str = "Caldera's components start in namespace {{ $.Release.Namespace }}. Secrets that they want and this chart does not make
+are listed in docs/install.md, section \"What is deployed\".
+
+Next, with karmada.kubeconfig of an admin of the Karmada API:
+
+  kubectl -n {{ $.Release.Namespace }} wait --for condition=Available --timeout 5m deployment --all
+{{- if $.Values.webhook.registerUrl }}
+  # The webhook registers itself once it is ready.
+  caldera doctor --kubeconfig karmada.kubeconfig --registers-webhooks
+{{- else }}
+  # Then the webhooks, which fail closed: charts/caldera-karmada, or step 7 of docs/install.md.
+  caldera doctor --kubeconfig karmada.kubeconfig
+{{- end }}
+
 ";
 
 const CERTIFICATE: &str = "{{- if .Values.certManager.enabled }}
@@ -202,7 +228,10 @@ pub(super) fn build_component_chart() -> BTreeMap<&'static str, String> {
             "collectors": text("Members that get a collector", DNS_SUBDOMAIN, 0),
             "stockScheduler": {"type": "boolean", "description": "karmada-scheduler places what is admitted"},
             "trustedWriters": describe_writers(0),
-            "monitoring": {"type": "object", "additionalProperties": false, "properties": {"enabled": {"type": "boolean"}}},
+            "monitoring": {"type": "object", "additionalProperties": false, "required": ["enabled", "runbookUrl"], "properties": {
+                "enabled": {"type": "boolean"},
+                "runbookUrl": {"type": "string", "pattern": PAGE, "description": "Where docs/metrics.md can be read"},
+            }},
             "certManager": {"type": "object", "additionalProperties": false, "properties": {
                 "enabled": {"type": "boolean"},
                 "issuer": {"type": "object", "additionalProperties": false, "properties": {
@@ -214,7 +243,13 @@ pub(super) fn build_component_chart() -> BTreeMap<&'static str, String> {
     });
     let properties = schema["properties"].as_object_mut().unwrap();
     properties.extend(describe_schemas(&deployments));
-    properties["console"]["properties"]["enabled"] = json!({"type": "boolean"});
+    let section = &mut properties["console"];
+    for switch in ["enabled", "measureStarts"] {
+        section["properties"][switch] = json!({"type": "boolean"});
+    }
+    // Nothing else measures them.
+    section["if"] = json!({"properties": {"measureStarts": {"const": true}}, "required": ["measureStarts"]});
+    section["then"] = json!({"properties": {"enabled": {"const": true}}});
     // Helm drops what is null, and a template that asks for a field of it breaks.
     let all: Vec<String> = properties.keys().filter(|name| *name != "global").cloned().collect();
     schema["required"] = json!(all);
@@ -232,10 +267,15 @@ pub(super) fn build_component_chart() -> BTreeMap<&'static str, String> {
                   # A Certificate of cert-manager for the webhook, in place of a Secret caldera-webhook-cert of yours.\n\
                   certManager:\n  enabled: false\n  issuer:\n    kind: Issuer\n    name: \"\"\n\
                   # A PodMonitor and a PrometheusRule of the Prometheus operator, and ConfigMaps with dashboards that\n\
-                  # Grafana's sidecar takes.\nmonitoring:\n  enabled: false\n";
-    let console_enabled = "console:\n  # The web page; it wants Secrets caldera-console-kubeconfig and caldera-console-cert.\n  \
-                           enabled: false\n";
-    let values = values.to_owned() + &describe_values(&deployments).replace("console:\n", console_enabled);
+                  # Grafana's sidecar takes.\nmonitoring:\n  enabled: false\n  \
+                  # Where docs/metrics.md can be read: each alert has it as runbook_url, with a section of it behind. A\n  \
+                  # URL of yours makes a link of it, as https://git.example.com/caldera/blob/main/docs/metrics.md.\n  \
+                  runbookUrl: docs/metrics.md\n";
+    let of_console = "console:\n  # The web page; it wants Secrets caldera-console-kubeconfig and caldera-console-cert.\n  \
+                      enabled: false\n  \
+                      # Shows caldera_expected_start_error_seconds, which nothing else measures.\n  \
+                      measureStarts: false\n";
+    let values = values.to_owned() + &describe_values(&deployments).replace("console:\n", of_console);
     let monitoring = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../manifests/monitoring");
     let read = |name: &str| fs::read_to_string(monitoring.join(name)).unwrap();
     BTreeMap::from([
@@ -247,6 +287,8 @@ pub(super) fn build_component_chart() -> BTreeMap<&'static str, String> {
         ("templates/collectors.yaml", format!("{{{{- range $.Values.collectors }}}}\n{collectors}{{{{- end }}}}\n")),
         ("templates/console.yaml", format!("{CONSOLE_BEGIN}{}{{{{- end }}}}\n", fill(&console))),
         ("templates/monitoring.yaml", POD_MONITOR.to_owned()),
+        ("templates/alerts.yaml", RULES.replace("RUNBOOKS", RUNBOOK_PAGE)),
+        ("templates/NOTES.txt", format!("{NOTES}{BEFORE_UNINSTALL}")),
         ("templates/certificate.yaml", CERTIFICATE.to_owned()),
         ("files/alerts.yaml", read("alerts.yaml")),
         ("files/dashboard-tenant.json", read("dashboard-tenant.json")),

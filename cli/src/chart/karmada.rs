@@ -11,7 +11,8 @@ use caldera_webhook::Endpoint;
 use serde_json::{Value, json};
 
 use super::{
-    END, GROUP, USER, describe_writers, has_same_name, render_chart_yaml, render_yaml, template::merge_variants,
+    BEFORE_UNINSTALL, END, GROUP, USER, describe_writers, has_same_name, render_chart_yaml, render_yaml,
+    template::merge_variants,
 };
 use crate::{
     manifests::{build_propagation_policies, list_admission_policies},
@@ -93,6 +94,7 @@ pub(crate) fn build_karmada_chart() -> BTreeMap<&'static str, String> {
         ("values.schema.json", format!("{schema:#}\n")),
         ("crds/definitions.yaml", render_yaml(&definitions)),
         ("templates/guard.yaml", GUARD.to_owned()),
+        ("templates/NOTES.txt", format!("{NOTES}{BEFORE_UNINSTALL}")),
         ("templates/roles.yaml", render_yaml(&roles)),
         ("templates/webhook-roles.yaml", of_webhook),
         ("templates/propagation.yaml", render_yaml(&build_propagation_policies())),
@@ -102,6 +104,24 @@ pub(crate) fn build_karmada_chart() -> BTreeMap<&'static str, String> {
         ("templates/webhooks.yaml", enclose("not $.Values.registersWebhooks", &hooks)),
     ])
 }
+
+/// What Helm says at the end of an installation.
+const NOTES: &str = "{{- if $.Values.registersWebhooks }}
+What Caldera needs on the Karmada API is there, but for its webhooks: a webhook with --register-url registers them.
+{{- else }}
+What Caldera needs on the Karmada API is there. Its webhooks fail closed: no write of what Caldera queues is accepted
+until {{ $.Values.webhookUrl }} answers.
+{{- end }}
+
+Next the components, by charts/caldera where Karmada's control plane runs; docs/install.md has the steps. Then:
+
+  caldera doctor --kubeconfig karmada.kubeconfig
+
+Helm installs definitions and never upgrades them:
+
+  caldera manifests --only crds | kubectl --kubeconfig karmada.kubeconfig apply --server-side -f -
+
+";
 
 /// The namespace that the chart makes can not be the release's own: Helm would have made it, and ends half way.
 const GUARD: &str = "{{- if eq .Release.Namespace \"caldera-system\" }}\n\

@@ -15,9 +15,10 @@ const VALUE: &str = "CALDERA-VALUE-";
 const JSON: &str = "CALDERA-JSON-";
 const WITH: &str = "CALDERA-WITH-";
 const RANGE: &str = "CALDERA-RANGE-";
+const FLAG: &str = "CALDERA-FLAG-";
 
 /// Flags that the chart sets, or that make no sense in it.
-const SET: [&str; 16] = [
+const SET: [&str; 17] = [
     "admin",
     "cluster",
     "help",
@@ -25,6 +26,7 @@ const SET: [&str; 16] = [
     "kubeconfig",
     "lease-namespace",
     "listen",
+    "measure-starts",
     "member-kubeconfig",
     "no-lease",
     "register-url",
@@ -51,7 +53,11 @@ pub(super) fn mark_deployment(deployment: &Value, render: impl Fn(&Value) -> Str
     }
     let container = &mut pod["containers"][0];
     container["resources"] = mark(JSON, "resources");
-    container["args"].as_array_mut().unwrap().push(mark(RANGE, "extraArgs"));
+    let args = container["args"].as_array_mut().unwrap();
+    if component == "console" {
+        args.push(mark(FLAG, "measureStarts --measure-starts"));
+    }
+    args.push(mark(RANGE, "extraArgs"));
     let ours = render(&marked);
     marked["spec"]["template"]["spec"]["affinity"] = mark(JSON, "affinity");
     merge_variants(&format!("$.Values.{component}.affinity"), &render(&marked), &ours)
@@ -70,6 +76,9 @@ pub(super) fn write_marks(text: &str) -> String {
             format!("{{{{- with $.Values.{path} }}}}\n{before}{{{{ toJson . }}}}\n{{{{- end }}}}\n")
         } else if let Some((before, path)) = find(RANGE) {
             format!("{{{{- range $.Values.{path} }}}}\n{before}{{{{ toJson . }}}}\n{{{{- end }}}}\n")
+        } else if let Some((path, flag)) = find(FLAG).and_then(|(_, rest)| rest.split_once(' ')) {
+            let before = line.split(FLAG).next().unwrap_or_default();
+            format!("{{{{- if $.Values.{path} }}}}\n{before}{flag}\n{{{{- end }}}}\n")
         } else {
             format!("{line}\n")
         };

@@ -172,6 +172,14 @@ fn apply(stage: &str, piped: Option<Value>, root: &Value, dot: &Value) -> Value 
             all.sort_by_key(|one| one.as_str().unwrap_or_default().to_owned());
             all.into()
         }
+        ("$.Files.Get", 1) => root["Files"][text(0)].clone(),
+        ("replace", 3) => text(2).replace(text(0), text(1)).into(),
+        ("printf", 2) => text(0).replace("%s", text(1)).into(),
+        ("indent", 2) => {
+            let pad = " ".repeat(usize::try_from(given[0].as_u64().unwrap()).unwrap());
+            let lines: Vec<String> = text(1).split('\n').map(|line| format!("{pad}{line}")).collect();
+            lines.join("\n").into()
+        }
         ("join", 2) => list(1).iter().filter_map(Value::as_str).collect::<Vec<_>>().join(text(0)).into(),
         (word, _) => panic!("function {word:?} is not known"),
     }
@@ -186,6 +194,9 @@ fn read_word(word: &str, root: &Value, dot: &Value) -> Value {
     }
     if word == "." {
         return dot.clone();
+    }
+    if let Ok(number) = word.parse::<u64>() {
+        return number.into();
     }
     let path = word.strip_prefix("$.").unwrap_or_else(|| panic!("{word:?} is not known"));
     path.split('.').fold(root, |value, name| &value[name]).clone()
