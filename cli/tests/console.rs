@@ -314,7 +314,7 @@ fn each_sees_in_the_console_what_his_token_may_list() {
 fn a_tenant_is_told_the_starts_of_his_own_jobs_by_the_console() {
     let dir = tempfile::tempdir().unwrap();
     let sandbox = Sandbox::start(dir.path(), 3);
-    [TENANTS, VIEWER, QUEUES, &SPLIT.replace("sleep 4", "sleep 600")].map(|yaml| sandbox.apply(yaml));
+    sandbox.apply(&[TENANTS, VIEWER, QUEUES, &SPLIT.replace("sleep 4", "sleep 600")].join("\n---\n"));
     let console = Console::start(dir.path(), &sandbox.kubeconfig);
     until("the queue is not full", || {
         let (_, body) = console.page("/queues/research", &console.log_in(&sandbox.admin_token()));

@@ -39,6 +39,7 @@ use tokio::sync::mpsc;
 use self::{
     routes::{Console, STREAM, router},
     start_errors::StartErrors,
+    starts::route_starts,
 };
 use crate::{
     admin::AdminServer,
@@ -102,7 +103,9 @@ pub async fn run_console(args: ConsoleArgs) -> anyhow::Result<ExitCode> {
         request: STREAM + Duration::from_secs(20),
         ..Bounds::default()
     };
-    serve_bounded(listener, tls, router(console), bounds, stop).await.context("failed to serve the console")?;
+    serve_bounded(listener, tls, router(console, route_starts()), bounds, stop)
+        .await
+        .context("failed to serve the console")?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -42,7 +42,6 @@ use super::{
     page::Page,
     query::PageQuery,
     record::Record,
-    starts::serve_starts,
 };
 use crate::{
     events,
@@ -109,15 +108,15 @@ impl Console {
 
 pub type Shared = Arc<Console>;
 
-/// The console's routes.
-pub fn router(console: Shared) -> Router {
+/// The console's routes: pages, and those of programs.
+pub fn router(console: Shared, programs: Router<Shared>) -> Router {
     let asset =
         |kind: &'static str, text: &'static str| get(move || async move { ([(header::CONTENT_TYPE, kind)], text) });
     Router::new()
         .route("/login", get(show_login).post(log_in))
         .route("/logout", post(log_out))
         .route("/live", get(stream_page))
-        .route("/api/v1/namespaces/{namespace}/starts", get(serve_starts))
+        .merge(programs)
         .route("/style.css", asset("text/css; charset=utf-8", STYLE))
         .route("/live.js", asset("text/javascript; charset=utf-8", SCRIPT))
         .fallback(get(show_page))

@@ -10,10 +10,11 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{
-    Json,
+    Json, Router,
     extract::{Path, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
+    routing::get,
 };
 use caldera_runtime::clock::format_time;
 use jiff::Timestamp;
@@ -44,11 +45,12 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Why there is no answer, in words.
 type Denial = (StatusCode, String);
 
-pub async fn serve_starts(
-    State(console): State<Shared>,
-    Path(namespace): Path<String>,
-    headers: HeaderMap,
-) -> Response {
+/// What programs may ask.
+pub fn route_starts() -> Router<Shared> {
+    Router::new().route("/api/v1/namespaces/{namespace}/starts", get(serve_starts))
+}
+
+async fn serve_starts(State(console): State<Shared>, Path(namespace): Path<String>, headers: HeaderMap) -> Response {
     match find_starts(&console, &namespace, &headers).await {
         Ok(answer) => Json(answer).into_response(),
         Err((status, words)) => {
@@ -244,7 +246,8 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let answer = router(Arc::clone(console)).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let answer =
+            router(Arc::clone(console), route_starts()).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
         let (status, names_way) = (
             answer.status().as_u16(),
             answer.headers().get(header::WWW_AUTHENTICATE).is_some_and(|way| way == "Bearer"),
