@@ -1,7 +1,7 @@
 //! Expected starts for programs: `GET /api/v1/namespaces/NAMESPACE/starts`, with a bearer token in its header.
 //!
 //! Rules:
-//! - Told are the jobs of the namespace that wait and that the token's user may list, as on the pages ([`super::access`]).
+//! - Told are the jobs of the namespace that wait and that the token's user may list, as on pages ([`super::access`]).
 //!   Who may list no kind of jobs there is refused, whether there are any or not.
 //! - What a start rests on is told as far as it names no member, or to whoever may list members.
 //! - A request works nothing out: as a page does, it has the next forecast made, and waits a while for it where the
