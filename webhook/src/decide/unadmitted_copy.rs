@@ -56,8 +56,9 @@ fn explain_unadmitted_workload(copy: &Value, (namespace, name): &BindingKey) -> 
     let queue = tell_queue(&find_sent_queue(copy)?);
     Some(format!(
         "its pods would be in queue {queue} of the member, and no queue was charged for them, for it named none when it \
-         was placed, or nobody asked Caldera then: leave the queue's name out, in override policies too, or name it on \
-         the workload and delete ResourceBinding {namespace}/{name}: Karmada makes it anew, and it waits in line"
+         was placed, or nobody asked Caldera then: leave the queue's name out, in override policies too, or delete \
+         ResourceBinding {namespace}/{name}, which ends what runs of it, and then name the queue on the workload: \
+         Karmada makes the binding anew, and it waits in line"
     ))
 }
 

@@ -30,6 +30,11 @@ fn format_delete_command(namespace: &str, name: &str) -> String {
     format!("kubectl delete resourcebinding -n {namespace} {name}")
 }
 
+/// The webhook closes the gate of whatever is not placed, with any change.
+fn format_touch_command(namespace: &str, name: &str) -> String {
+    format!("kubectl annotate resourcebinding -n {namespace} {name} --overwrite touched=\"$(date)\"")
+}
+
 fn format_show_command(namespace: &str, name: &str) -> String {
     format!("kubectl get resourcebinding -n {namespace} {name} -o yaml")
 }
@@ -41,12 +46,19 @@ pub(super) fn check_records(facts: &Facts) -> Vec<Finding> {
     let queued = || all.iter().filter(|binding| binding.queued && !binding.deleting);
     let settled = || queued().filter(move |binding| age(now, binding.created) > grace);
     let is_closed = |binding: &&CheckedBinding| binding.gate.as_deref() == Some("closed");
+    let ungated = || queued().filter(|one| one.gate.is_none() && one.has_placement && !one.suspended && !one.admitted);
     findings.extend(build_binding_finding(
-        queued().filter(|one| one.gate.is_none() && one.has_placement && !one.suspended && !one.admitted),
+        ungated().filter(|one| one.clusters == 0),
         |count, keys| {
             CHECK.error(format!("{count} bindings have no gate, as if made while the webhook was away: {keys}"))
         },
-        format_delete_command,
+        format_touch_command,
+    ));
+    // Whoever deletes such a binding deletes its copies.
+    findings.extend(build_binding_finding(
+        ungated().filter(|one| one.clusters > 0),
+        |count, keys| CHECK.warning(format!("{count} bindings were placed without a gate, and run on: {keys}")),
+        |_, _| "leave them to end by themselves: deleting a binding deletes its copies, which run".to_owned(),
     ));
     findings.extend(build_binding_finding(
         queued().filter(|one| is_closed(one) && !one.suspended),

@@ -349,6 +349,17 @@ pub(super) fn check_interpreter(facts: &Facts) -> Vec<Finding> {
             let fix = format!("kubectl delete resourceinterpretercustomization {}", name_of(custom));
             findings.push(CHECK.error(what).fixed_by(fix));
         }
+        // What a queue is, and whether it is open, the controller says.
+        let is_of_queues = of("/spec/target/apiVersion").starts_with("scheduling.volcano.sh/");
+        let writes_status = custom.pointer("/spec/customizations/statusAggregation").is_some();
+        if is_of_queues && of("/spec/target/kind") == "Queue" && writes_status {
+            let name = name_of(custom);
+            let what = format!(
+                "ResourceInterpreterCustomization {name} writes the status of queues: one that is closed is Open again"
+            );
+            let fix = format!("kubectl delete resourceinterpretercustomization {name}");
+            findings.push(CHECK.error(what).fixed_by(fix));
+        }
     }
     findings
 }

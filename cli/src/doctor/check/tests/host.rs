@@ -215,6 +215,16 @@ fn who_else_explains_volcano_jobs_is_told() {
     };
     let plant = |facts: &mut Facts| facts.customizations = Ok(vec![custom("Job"), custom("Queue")]);
     finds(plant, Check::Interpreter, Severity::Error, &["mine outranks", "(retention)"]);
+    let mut of_queues = custom("Queue");
+    of_queues["spec"]["target"]["apiVersion"] = "scheduling.volcano.sh/v1beta1".into();
+    let harmless = of_queues.clone();
+    let plant = |facts: &mut Facts| facts.customizations = Ok(vec![harmless]);
+    let mut facts = healthy();
+    plant(&mut facts);
+    assert_eq!(find_faults(&facts), []);
+    of_queues["spec"]["customizations"] = json!({"statusAggregation": {"luaScript": "x"}});
+    let plant = |facts: &mut Facts| facts.customizations = Ok(vec![of_queues]);
+    finds(plant, Check::Interpreter, Severity::Error, &["mine writes the status of queues"]);
     let plant = |facts: &mut Facts| {
         let all = facts.interpreters.as_mut().unwrap();
         let mut other = all[0].clone();

@@ -84,7 +84,20 @@ fn change(change: impl FnOnce(&mut CheckedBinding)) -> impl FnOnce(&mut Facts) {
 #[test]
 fn a_binding_without_a_gate_is_told_unless_somebody_suspended_it() {
     let ungated = |binding: &mut CheckedBinding| (binding.gate, binding.suspended) = (None, false);
-    finds(change(ungated), Check::Records, Severity::Error, &["1 bindings have no gate", "ns/j-job"]);
+    let waits = |binding: &mut CheckedBinding| {
+        ungated(binding);
+        binding.clusters = 0;
+    };
+    finds(change(waits), Check::Records, Severity::Error, &["1 bindings have no gate", "ns/j-job"]);
+    let runs = |binding: &mut CheckedBinding| {
+        ungated(binding);
+        (binding.clusters, binding.admitted) = (2, false);
+    };
+    finds(change(runs), Check::Records, Severity::Warning, &["1 bindings were placed without a gate, and run on"]);
+    let mut facts = healthy();
+    change(runs)(&mut facts);
+    let fixes: Vec<String> = find_faults(&facts).into_iter().filter_map(|finding| finding.fix).collect();
+    assert!(!fixes.is_empty() && fixes.iter().all(|fix| !fix.contains("kubectl delete")), "{fixes:?}");
     for harmless in [
         (|binding| binding.suspended = true) as fn(&mut CheckedBinding),
         |binding| binding.has_placement = false,
