@@ -3,7 +3,8 @@
 //! Rule: an instant never stands alone. It is `about` where every job that it depends on said how long it runs, and
 //! `perhaps` where some did not, or have outrun what they said; then it says how many, and what was assumed. What can
 //! never start, or waits for somebody to change something, has none, as `caldera why` has it. Nor has anything where
-//! something that decides can not be seen. Nothing starts in a member that is not ready: that is told with each instant.
+//! something that decides can not be seen. Nothing starts in a member that is not ready: that is told with each
+//! instant.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -4,11 +4,11 @@
 //! Rule: jobs end when they said they would, corrected by how long the last jobs of their queue ran
 //! ([`caldera_core::past_runs`]); those that did not say run as long as the last that did not, or to their limit, or
 //! for an assumed time; and nothing else arrives. So an instant always comes with what it rests on: how many of the
-//! jobs that run now, or start before, gave no estimate or have outrun what is known. Jobs that start together are played forward each for itself, and
-//! each is told the start of the last of them: none starts before that. A job that does not start within [`HORIZON`]
-//! has no instant, nor has one that starts later than could be looked in the time that there is. Slurm's backfill
-//! scheduler tells `squeue --start` by the same means (`src/plugins/sched/backfill/backfill.c`), and rounds how long
-//! jobs say they run, as is done here: `bf_resolution`.
+//! jobs that run now, or start before, gave no estimate or have outrun what is known. Jobs that start together are
+//! played forward each for itself, and each is told the start of the last of them: none starts before that. A job that
+//! does not start within [`HORIZON`] has no instant, nor has one that starts later than could be looked in the time
+//! that there is. Slurm's backfill scheduler tells `squeue --start` by the same means
+//! (`src/plugins/sched/backfill/backfill.c`), and rounds how long jobs say they run, as is done here: `bf_resolution`.
 
 use std::{collections::HashMap, sync::Arc};
 

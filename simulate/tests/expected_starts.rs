@@ -1,7 +1,7 @@
-//! Expected starts are worth telling: half of them are off by less than a quarter of the wait where users say exactly how
-//! long their jobs run, by less than half of it where they say one to five times the truth, and by less than half of what
-//! the mean wait of the queue would be off as a guess. On a small fleet that more is asked of than it has, so that it
-//! holds with each commit; the rows of the public traces are in `docs/simulate.md`.
+//! Expected starts are worth telling: half of them are off by less than a quarter of the wait where users say exactly
+//! how long their jobs run, by less than half of it where they say one to five times the truth, and by less than half
+//! of what the mean wait of the queue would be off as a guess. On a small fleet that more is asked of than it has, so
+//! that it holds with each commit; the rows of the public traces are in `docs/simulate.md`.
 
 #![allow(clippy::unwrap_used)]
 

@@ -166,8 +166,8 @@ fn list_cases_of_parts() -> Vec<AlertCase> {
             .rests("30m")
             .fires("90m", &[&[("job", "c"), ("certificate", "serving")]])
             .rests("150m"),
-        // The first has a token of a year, and gets another one. Of the second nobody knows how long it serves. The third
-        // has that of a pod, which is renewed.
+        // The first has a token of a year, and gets another one. Of the second nobody knows how long it serves. The
+        // third has that of a pod, which is renewed.
         AlertCase::of("CalderaCredentialsExpire")
             .with(&CREDENTIALS_EXPIRY, "job=\"c\", component=\"controller\", server=\"h\"", "864000x120 31536000x60")
             .with(&CREDENTIALS_ISSUED, "job=\"c\", component=\"controller\", server=\"h\"", "-30672000x120 0x60")

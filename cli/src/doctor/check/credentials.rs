@@ -1,8 +1,8 @@
 //! Credentials that end: with them all that goes by them ends at once.
 //!
 //! Rule: who holds a Lease tells there when those of its kubeconfig end; it stays there when they have ended. The
-//! webhook holds none, and its kubeconfig has to be named. What lives for a short time is renewed by a machine, and told
-//! in the last part of its time alone ([`Lifetime::is_ending`]).
+//! webhook holds none, and its kubeconfig has to be named. What lives for a short time is renewed by a machine, and
+//! told in the last part of its time alone ([`Lifetime::is_ending`]).
 
 use caldera_runtime::client::credentials::Lifetime;
 

@@ -4,8 +4,8 @@
 //! Rule: a component with a Lease says its version there, the webhook in its answer to a dry run. One that says none is
 //! older than that. Another version than this command's is a warning: a fleet is meant to run one. A version of
 //! Kubernetes or Volcano that nobody ran it on is a note, since most differ in nothing that is used. Karmada tells its
-//! version to no client of its API, and no API tells its feature gates: MultiplePodTemplatesScheduling shows in bindings,
-//! the others are not examined.
+//! version to no client of its API, and no API tells its feature gates: MultiplePodTemplatesScheduling shows in
+//! bindings, the others are not examined.
 
 use std::collections::BTreeSet;
 

@@ -257,8 +257,8 @@ fn judge_refusal(what: &str, failure: &ProbeFailure) -> Option<Finding> {
 /// A failure that is as old was mended since, or its object is gone.
 const RECENT: i64 = 300;
 
-/// Whether karmada-controller-manager reaches the interpreter, by what it says of it and by what it knows of jobs. Where
-/// neither says anything it is not known, and that is told.
+/// Whether karmada-controller-manager reaches the interpreter, by what it says of it and by what it knows of jobs.
+/// Where neither says anything it is not known, and that is told.
 fn check_interpreter_calls(facts: &Facts) -> Vec<Finding> {
     const CHECK: Check = Check::Interpreter;
     let mut findings = Vec::new();
@@ -299,8 +299,8 @@ fn check_interpreter_calls(facts: &Facts) -> Vec<Finding> {
         );
         findings.push(CHECK.warning(what).fixed_by("kubectl get resourceinterpreterwebhookconfigurations"));
     }
-    // That nothing failed is no evidence where nobody asked: pods that Karmada counted are. Components may be counted by
-    // Karmada's own interpreter.
+    // That nothing failed is no evidence where nobody asked: pods that Karmada counted are. Components may be counted
+    // by Karmada's own interpreter.
     let was_asked = |binding: &CheckedBinding| is_job(&binding) && binding.replicas > 0;
     if findings.is_empty() && facts.bindings.as_ref().is_ok_and(|all| !all.iter().any(was_asked)) {
         let what = "not asked yet: there is no Volcano Job whose pods karmada-controller-manager counted by our \
