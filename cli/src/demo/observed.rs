@@ -233,7 +233,7 @@ impl Observed {
             let used = quantity(object.pointer("/status/allocated").and_then(|all| all.get(resource)));
             let row = queue.resources.entry(resource.clone()).or_default();
             let most = row.0.parse::<Quantity>().unwrap_or_default().max(used);
-            *row = (most.to_string(), used.to_string(), quantity(Some(limit)).to_string());
+            *row = [most, used, quantity(Some(limit))].map(|amount| amount.decimal().to_string()).into();
         }
         Vec::new()
     }
