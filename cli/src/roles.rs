@@ -283,6 +283,8 @@ fn build_namespaced_rules(component: &str, granted: &Granted) -> Vec<Value> {
             let own = authority.into_iter().filter(|_| granted.registers);
             own.chain([lease(&["caldera-controller"], &["get"])]).collect()
         }
+        // By what the admin chose, and by how long the last jobs ran, it expects starts.
+        "console" => vec![build_named_rule("", "configmaps", &[settings::NAME, published_runs::NAME], &["get"])],
         _ => Vec::new(),
     }
 }

@@ -94,8 +94,9 @@ impl PastRuns {
         self.queues.get(queue).is_some_and(|runs| of(runs) >= FEWEST)
     }
 
-    /// What all may read: it says the same of every job, and of no single run when it was. Runs of one sort that are
-    /// so few that they say nothing are left out, and so are queues without others.
+    /// What all may read: sorted, so that it does not say which run was which; who compares two of them learns of the
+    /// runs between. Runs of one sort that are so few that they say nothing are left out, and so are queues without
+    /// others.
     #[must_use]
     pub fn build_published(&self) -> Self {
         let told = |values: &VecDeque<u64>| {

@@ -182,6 +182,8 @@ async fn keep_renewing(
     lost: CancellationToken,
     given_up: CancellationToken,
 ) {
+    // However this ends, nobody goes on as if the lease was held.
+    let _lost = lost.drop_guard();
     let mut renewed = Instant::now();
     loop {
         tokio::select! {
@@ -206,7 +208,6 @@ async fn keep_renewing(
         }
     }
     tracing::error!(lease = candidate.name, "the lease is lost");
-    lost.cancel();
 }
 
 /// Reads the lease and creates, renews or takes it where the rule says so; true if it is ours afterwards. Whoever holds

@@ -59,11 +59,15 @@ pub struct ConsoleSourceArgs {
 pub struct ConsoleUrl(String);
 
 impl ConsoleUrl {
-    /// Reads `https://HOST[:PORT][/PATH]`, and `http` of the loopback.
+    /// Reads `https://HOST[:PORT][/PATH]`, and `http` of the loopback. An empty one is none: so is a variable of the
+    /// environment taken back.
     ///
     /// # Errors
     /// If it is something else.
     pub fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Ok(Self(String::new()));
+        }
         let form = "want a URL as https://HOST[:PORT]";
         let uri: Uri = text.parse().map_err(|_| form.to_owned())?;
         let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.host()) else { return Err(form.to_owned()) };
@@ -76,6 +80,14 @@ impl ConsoleUrl {
             "http" | "https" => Ok(Self(text.trim_end_matches('/').to_owned())),
             _ => Err(form.to_owned()),
         }
+    }
+}
+
+impl ConsoleSourceArgs {
+    /// The URL, where one is named.
+    #[must_use]
+    pub fn find_url(&self) -> Option<&ConsoleUrl> {
+        self.console.as_ref().filter(|url| !url.0.is_empty())
     }
 }
 
@@ -117,9 +129,11 @@ mod tests {
             "console.example.com",
             "/path",
             "https://",
-            "",
         ] {
             assert!(ConsoleUrl::parse(bad).is_err(), "{bad}");
         }
+        // A variable of the environment that is empty names none.
+        let none = ConsoleSourceArgs { console: Some(ConsoleUrl::parse("").unwrap()), ..ConsoleSourceArgs::default() };
+        assert_eq!(none.find_url(), None);
     }
 }

@@ -7,7 +7,7 @@
 //! - A request works nothing out: as a page does, it has the next forecast made, and waits a while for it where the
 //!   last one is old. One that is too old to plan by is not told.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -16,6 +16,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use caldera_core::gang::WorkloadRef;
 use caldera_runtime::clock::format_time;
 use jiff::Timestamp;
 use serde_json::json;
@@ -120,42 +121,45 @@ pub(super) fn build_answer(
         let why = if access.clusters { format!(": {why}") } else { String::new() };
         (StatusCode::SERVICE_UNAVAILABLE, format!("expected starts could not be worked out{why}"))
     })?;
-    let members: Vec<&str> =
-        if access.clusters { Vec::new() } else { latest.places.keys().map(String::as_str).collect() };
-    let mut starts = list_told_starts(seen, access, forecast, &members, namespace);
-    let more = starts.len().saturating_sub(MOST_STARTS);
-    starts.truncate(MOST_STARTS);
+    let members: BTreeSet<&str> =
+        if access.clusters { BTreeSet::new() } else { latest.places.keys().map(String::as_str).collect() };
+    let visible = list_visible_starts(seen, access, forecast, namespace);
+    let more = visible.len().saturating_sub(MOST_STARTS);
+    let told = visible.into_iter().take(MOST_STARTS);
+    let starts = told.map(|(workload, start)| tell_start(workload, start, &members)).collect();
     Ok(StartsAnswer { namespace: namespace.to_owned(), worked_out_at: format_time(latest.at), starts, more })
 }
 
 /// Of jobs that wait still and that he may see.
-fn list_told_starts(
+fn list_visible_starts<'a>(
     seen: &Seen,
     access: &Access,
-    forecast: &Forecast,
-    hidden_members: &[&str],
+    forecast: &'a Forecast,
     namespace: &str,
-) -> Vec<ToldStart> {
+) -> Vec<(&'a WorkloadRef, &'a ExpectedStart)> {
+    let is_visible = |workload: &WorkloadRef| {
+        let job = JobKey::of_workload(workload).and_then(|key| seen.job(&key));
+        job.is_some_and(|job| access.may_see(&job) && job.state.is_gate_closed())
+    };
     let here = forecast.list_starts().filter(|(workload, _)| workload.namespace == namespace);
-    let told = here.filter_map(|(workload, start)| {
-        let key = JobKey::of_workload(workload)?;
-        let job = seen.job(&key)?;
-        (access.may_see(&job) && job.state.is_gate_closed()).then(|| ToldStart {
-            group: workload.group.clone(),
-            kind: workload.kind.clone(),
-            name: workload.name.clone(),
-            at: start.at.clone(),
-            in_seconds: start.ahead,
-            sure: start.sure,
-            basis: describe_basis(start, hidden_members),
-        })
-    });
-    told.collect()
+    here.filter(|(workload, _)| is_visible(workload)).collect()
+}
+
+fn tell_start(workload: &WorkloadRef, start: &ExpectedStart, hidden_members: &BTreeSet<&str>) -> ToldStart {
+    ToldStart {
+        group: workload.group.clone(),
+        kind: workload.kind.clone(),
+        name: workload.name.clone(),
+        at: start.at.clone(),
+        in_seconds: start.ahead,
+        sure: start.sure,
+        basis: describe_basis(start, hidden_members),
+    }
 }
 
 /// What a start rests on: all that is said before the first part that names a member which the reader may not know. The
 /// rest may be of that member, so it is left out, too.
-fn describe_basis(start: &ExpectedStart, hidden_members: &[&str]) -> String {
+fn describe_basis(start: &ExpectedStart, hidden_members: &BTreeSet<&str>) -> String {
     if start.basis.starts_with("your credentials") {
         return "the console's own account does not see everything that decides".to_owned();
     }
@@ -169,10 +173,10 @@ fn describe_basis(start: &ExpectedStart, hidden_members: &[&str]) -> String {
 }
 
 /// Whether one of these names is a word of a text.
-fn names_any(text: &str, names: &[&str]) -> bool {
+fn names_any(text: &str, names: &BTreeSet<&str>) -> bool {
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
     let mut words = text.split(|c| !is_of_name(c)).map(|word| word.trim_matches(['.', '-']));
-    words.any(|word| names.contains(&word))
+    words.any(|word| names.contains(word))
 }
 
 #[cfg(test)]
@@ -197,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_a_start_rests_on_is_told_up_to_the_first_name_of_a_member() {
-        let told = |basis: &str, members: &[&str]| describe_basis(&start(basis), members);
+        let told = |basis: &str, members: &[&str]| describe_basis(&start(basis), &members.iter().copied().collect());
         let counts = "12 of the 30 jobs before it give no estimate; assumed 1 h";
         assert_eq!(told(counts, &["m1"]), counts);
         let doubt = format!("{counts}; nothing is taken to start in m1, m2, not ready");
@@ -208,7 +212,7 @@ mod tests {
         let own = told("your credentials do not show everything that decides", &[]);
         assert!(own.starts_with("the console's own account"), "{own}");
         for (text, is_named) in [("in m1.", true), ("in \"m1\":", true), ("m10", false), ("m1-b", false), ("", false)] {
-            assert_eq!(names_any(text, &["m1"]), is_named, "{text}");
+            assert_eq!(names_any(text, &["m1"].into()), is_named, "{text}");
         }
     }
 

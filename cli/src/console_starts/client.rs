@@ -54,9 +54,10 @@ impl ConsoleSource {
     /// The one that was named, if one was.
     #[must_use]
     pub fn from_args(args: &ConsoleSourceArgs, kubeconfig: Option<&std::path::Path>) -> Option<Self> {
-        let url = args.console.as_ref()?.to_string();
+        let url = args.find_url()?.to_string();
         let kubeconfig = kubeconfig.map(ToOwned::to_owned);
-        Some(Self { url, ca: args.console_ca.clone(), kubeconfig, last: Mutex::default() })
+        let ca = args.console_ca.clone().filter(|path| !path.as_os_str().is_empty());
+        Some(Self { url, ca, kubeconfig, last: Mutex::default() })
     }
 
     pub(super) fn url(&self) -> &str {

@@ -311,6 +311,18 @@ async fn the_readers_roles_allow_all_that_is_read_and_nothing_is_written() {
     assert!(through > 0 && both.iter().all(|(.., verb)| ["get", "list", "watch"].contains(&verb.as_str())));
 }
 
+/// Members it reads from what their collectors publish.
+#[tokio::test]
+async fn the_consoles_role_allows_all_that_its_forecasts_read_but_members() {
+    let (client, asked) = server(|_| None);
+    read_undecided(&client, None, None).await.unwrap();
+    let console = rights(&["caldera-console"]);
+    for request in asked.lock().unwrap().iter() {
+        let needed = needs(request);
+        assert!(console.contains(&needed) || needed.1 == "clusters/proxy", "{request} needs {needed:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_queue_that_may_not_be_seen_is_not_missing() {
     let (client, _) = server(|path| path.ends_with("/queues").then_some(403));

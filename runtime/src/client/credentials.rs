@@ -133,7 +133,7 @@ impl KnownEnd {
 }
 
 /// Its own serialization is what shows a token of kube's; its crate for secrets is not one of ours.
-fn read_token(auth: &AuthInfo) -> Option<String> {
+pub(super) fn read_token(auth: &AuthInfo) -> Option<String> {
     let Some(Value::String(token)) = serde_json::to_value(auth).ok()?.get_mut("token").map(Value::take) else {
         return None;
     };
@@ -168,7 +168,9 @@ impl ShownCredentials {
     }
 
     fn read_lifetime(&self) -> Option<Lifetime> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner).clone().read_lifetime()
+        // A file is read without the lock.
+        let end = self.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        end.read_lifetime()
     }
 }
 

@@ -9,10 +9,12 @@
 //! 1. The files are looked at before a request, every ten seconds at most. They are compared by what is in them and not
 //!    by their times, because a mounted Secret changes by a symbolic link.
 //! 2. Files that can not be used, such as half of a pair that is being written, are logged once; the last usable ones
-//!    stay in use.
-//! 3. Another server is not taken: what is known of one is not true of another. The same goes for whom the client acts
-//!    as.
-//! 4. A file that has a token and nothing else, `tokenFile`, is read again by kube itself each minute.
+//!    stay in use. A kubeconfig without credentials is half of one where there were some.
+//! 3. Another server is not taken: what is known of one is not true of another. Nor is somebody else whom the client
+//!    acts as.
+//! 4. Credentials that a program gives are not looked after: it would be run on the way of a request, and kube runs it
+//!    again by itself when they end.
+//! 5. A file that has a token and nothing else, `tokenFile`, is read again by kube itself each minute.
 
 use std::{
     pin::Pin,
@@ -21,18 +23,19 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioExecutor};
 use kube::{
     Config,
-    client::{Body, ConfigExt},
+    client::{AuthError, Body, ConfigExt},
+    config::AuthInfo,
 };
 use tokio::time::Instant;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _, util::BoxCloneService};
 
 use super::{
-    credentials::ShownCredentials,
+    credentials::{ShownCredentials, read_token},
     kubeconfig::{SourceFile, list_source_files, load_config},
 };
 
@@ -64,9 +67,10 @@ struct Used {
 impl RenewedStack {
     /// Of a configuration, whose files are looked at `every` so often.
     pub(super) fn of_config(config: Config, shown: Arc<ShownCredentials>, every: Duration) -> kube::Result<Self> {
+        let files = list_source_files(&config).filter(|_| !is_given_by_program(&config.auth_info));
         let used = Used {
             stack: build_stack(&config)?,
-            files: list_source_files(&config).unwrap_or_default(),
+            files: files.unwrap_or_default(),
             config,
             next_look: Instant::now() + every,
             logged: None,
@@ -82,14 +86,17 @@ impl Renewal {
 
     /// The configuration of now, if its files have changed and nobody else looks after them.
     fn find_outdated(&self) -> Option<Config> {
-        let mut used = self.lock();
-        let now = Instant::now();
-        if used.files.is_empty() || now < used.next_look {
-            return None;
-        }
-        used.next_look = now + self.every;
+        let (files, config) = {
+            let mut used = self.lock();
+            let now = Instant::now();
+            if used.files.is_empty() || now < used.next_look {
+                return None;
+            }
+            used.next_look = now + self.every;
+            (used.files.clone(), used.config.clone())
+        };
         // As kube reads a token's file: one that is local and small, in passing.
-        used.files.iter().any(SourceFile::is_changed).then(|| used.config.clone())
+        files.iter().any(SourceFile::is_changed).then_some(config)
     }
 
     async fn use_changed_files(&self) {
@@ -125,6 +132,15 @@ fn renew_config(old: &Config, mut read: Config) -> Result<Config, String> {
         return Err(format!("it leads to another server, {}: only a new start follows", read.cluster_url));
     }
     let (new, old_auth) = (&mut read.auth_info, &old.auth_info);
+    if is_given_by_program(new) {
+        return Err("a program gives its credentials: only a new start runs it".to_owned());
+    }
+    if has_credentials(old_auth) && !has_credentials(new) {
+        return Err("it has no credentials, as if half of it was written".to_owned());
+    }
+    if new.impersonate.is_some() && new.impersonate != old_auth.impersonate {
+        return Err("it acts as somebody else: only a new start follows".to_owned());
+    }
     new.impersonate.clone_from(&old_auth.impersonate);
     new.impersonate_uid.clone_from(&old_auth.impersonate_uid);
     new.impersonate_groups.clone_from(&old_auth.impersonate_groups);
@@ -133,7 +149,25 @@ fn renew_config(old: &Config, mut read: Config) -> Result<Config, String> {
     Ok(read)
 }
 
+fn is_given_by_program(auth: &AuthInfo) -> bool {
+    auth.exec.is_some() || auth.auth_provider.is_some()
+}
+
+fn has_credentials(auth: &AuthInfo) -> bool {
+    let AuthInfo { token, token_file, client_certificate, client_certificate_data, username, .. } = auth;
+    token.is_some()
+        || [token_file, client_certificate, client_certificate_data, username].into_iter().any(Option::is_some)
+        || is_given_by_program(auth)
+}
+
+/// kube takes every token for one that a header can have, and panics where it is none, such as with a line break.
+fn check_token(auth: &AuthInfo) -> kube::Result<()> {
+    let header = read_token(auth).map(HeaderValue::try_from).transpose();
+    header.map(drop).map_err(|error| kube::Error::Auth(AuthError::InvalidBearerToken(error)))
+}
+
 fn build_stack(config: &Config) -> kube::Result<Stack> {
+    check_token(&config.auth_info)?;
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -225,6 +259,19 @@ mod tests {
         assert_eq!(now.lock().config.auth_info.impersonate.as_deref(), Some("somebody"));
         fs::write(&path, "users: [{name: u").unwrap();
         assert_eq!(ask().await, "Bearer two", "half of it is written");
+        write_kubeconfig(&path, &server, "");
+        assert_eq!(ask().await, "Bearer two", "its credentials are not written yet");
+        write_kubeconfig(&path, &server, "token: \"three\\n\"");
+        assert_eq!(ask().await, "Bearer two", "a header has no line breaks");
+        write_kubeconfig(&path, &server, "token: three, as: another");
+        assert_eq!(ask().await, "Bearer two", "it would act as another");
+        write_kubeconfig(
+            &path,
+            &server,
+            "exec: {apiVersion: client.authentication.k8s.io/v1, command: touch, args: [ran]}",
+        );
+        assert_eq!(ask().await, "Bearer two", "no program is run on the way of a request");
+        assert!(!Path::new("ran").exists());
         fs::remove_file(&path).unwrap();
         assert_eq!(ask().await, "Bearer two", "it is gone for a moment");
         write_kubeconfig(&path, "http://127.0.0.1:1", "token: three");
@@ -241,6 +288,17 @@ mod tests {
             std::os::unix::fs::symlink(&next, &path).unwrap();
             assert_eq!(ask().await, "Bearer five");
         }
+    }
+
+    #[tokio::test]
+    async fn a_token_that_no_header_can_have_is_an_error_at_the_start_too() {
+        crate::tls::install_provider();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kubeconfig");
+        write_kubeconfig(&path, "http://127.0.0.1:1", "token: \"one\\n\"");
+        let config = load_config(Some(&path)).await.unwrap();
+        let refused = super::super::from_config(config, "test", &Default::default());
+        assert!(refused.is_err_and(|error| !error.to_string().contains("one\n")));
     }
 
     #[tokio::test]

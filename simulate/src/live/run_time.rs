@@ -85,13 +85,17 @@ pub(super) fn list_run_notes(sources: &RunSources, assume: Millis) -> Vec<String
         (count(|source| *source == RunSource::Assumed), format!("{unsaid} {assume}")),
         (count(|source| *source == RunSource::Limit), format!("{unsaid} as long as they may")),
         (count(RunSource::is_of_queue), "jobs are taken to run as the last of their queues did".to_owned()),
+        (
+            count(|source| *source == RunSource::Outran),
+            format!("jobs ran for longer than the last of their queues: taken for {OVERDUE} more"),
+        ),
     ];
     notes.into_iter().filter(|(count, _)| *count > 0).map(|(count, note)| format!("{count} {note}")).collect()
 }
 
 impl RunSource {
     const fn is_of_queue(&self) -> bool {
-        matches!(self, Self::Corrected | Self::AsQueue | Self::Outran)
+        matches!(self, Self::Corrected | Self::AsQueue)
     }
 }
 
@@ -153,7 +157,14 @@ mod tests {
 
     #[test]
     fn a_report_says_how_many_jobs_are_taken_to_run_for_what_they_did_not_say() {
-        let all = [RunSource::Corrected, RunSource::AsQueue, RunSource::Limit, RunSource::Assumed, RunSource::Said];
+        let all = [
+            RunSource::Corrected,
+            RunSource::AsQueue,
+            RunSource::Limit,
+            RunSource::Assumed,
+            RunSource::Said,
+            RunSource::Outran,
+        ];
         let sources = all.iter().enumerate().map(|(i, source)| (i.to_string().into(), *source)).collect();
         assert_eq!(
             list_run_notes(&sources, ASSUME),
@@ -161,6 +172,7 @@ mod tests {
                 "1 jobs do not say how long they run: taken for 1 h",
                 "1 jobs do not say how long they run: taken for as long as they may",
                 "2 jobs are taken to run as the last of their queues did",
+                "1 jobs ran for longer than the last of their queues: taken for 1 min more",
             ]
         );
     }

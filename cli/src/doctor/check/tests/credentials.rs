@@ -18,8 +18,16 @@ fn a_lease_whose_holders_credentials_end_soon_or_have_ended_is_told_with_what_re
         |lifetime: Lifetime| move |facts: &mut Facts| facts.leases.as_mut().unwrap()[0].credentials = Some(lifetime);
     let soon = ["credentials of the controller", "Lease caldera-system/caldera-controller", "end in 30d"];
     finds(plant(of_a_year(30 * DAY)), Check::Components, Severity::Warning, &soon);
-    finds(plant(of_a_year(-3600)), Check::Components, Severity::Error, &["ended 1h ago"]);
     let mut facts = healthy();
+    plant(of_a_year(-3600))(&mut facts);
+    facts.leases.as_mut().unwrap()[0].renewed = second(-3700);
+    let is_told = |finding: &crate::doctor::finding::Finding| {
+        finding.severity == Severity::Error && finding.what.contains("ended 1h ago")
+    };
+    assert!(find_faults(&facts).iter().any(is_told));
+    let mut facts = healthy();
+    facts.leases.as_mut().unwrap()[0].credentials = Some(of_a_year(-3600));
+    assert_eq!(find_faults(&facts), [], "it was renewed a moment ago, by others than those");
     plant(of_a_year(30 * DAY))(&mut facts);
     let fix = "kubectl -n caldera-system create token caldera-controller --duration 8760h";
     assert_eq!(find_faults(&facts)[0].fix.as_deref(), Some(fix));
@@ -47,6 +55,9 @@ fn a_kubeconfig_that_ends_is_told_by_its_file_and_yours_in_a_note() {
     assert!(found.severity == Severity::Error && found.fix.unwrap().contains("create token caldera-webhook "));
     plant(file, Ok(None))(&mut facts);
     assert_eq!(find_faults(&facts), [], "one that is no JWT");
+    plant(Some("caldera/karmada.kubeconfig"), Ok(Some(of_a_year(-1))))(&mut facts);
+    let found = find_faults(&facts).remove(0);
+    assert!(found.severity == Severity::Note && found.fix.is_none(), "a person's own: {found:?}");
 }
 
 #[test]
