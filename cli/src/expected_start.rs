@@ -20,10 +20,7 @@ use caldera_simulate::{
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{
-    live::{Gap, Live},
-    output::format_duration,
-};
+use crate::{live::Live, output::format_duration};
 
 /// How long the fleet is played forward at most for a list of jobs.
 pub const FOR_A_LIST: Duration = Duration::from_secs(10);
@@ -124,9 +121,7 @@ fn find_forecast_obstacle(live: &Live) -> Option<String> {
     if !live.controller.is_complete() {
         return Some("your credentials do not show everything that decides".to_owned());
     }
-    let lost: Vec<String> = live.list_lost_members().iter().map(|name| format!("member {name}")).collect();
-    let is_unseen = |gap: &&Gap| gap.what.starts_with("member ") && !lost.contains(&gap.what);
-    let member = live.gaps.iter().find(is_unseen)?;
+    let member = live.find_unread_member()?;
     Some(format!("{} can not be read: {}", member.what, member.why))
 }
 

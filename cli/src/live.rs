@@ -144,6 +144,13 @@ impl Live {
         &self.lost
     }
 
+    /// A member that takes jobs and can not be read: which, and why.
+    #[must_use]
+    pub fn find_unread_member(&self) -> Option<&Gap> {
+        let is_lost = |name: &str| self.lost.iter().any(|lost| lost == name);
+        self.gaps.iter().find(|gap| gap.what.strip_prefix("member ").is_some_and(|name| !is_lost(name)))
+    }
+
     /// Where the pods of each member are. Before the state is taken.
     #[must_use]
     pub fn list_places(&self) -> BTreeMap<String, MemberPlaces> {

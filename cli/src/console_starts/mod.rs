@@ -99,9 +99,7 @@ pub fn find_view_gap(live: &Live) -> Option<ViewGap> {
         return Some(ViewGap::Rights);
     }
     // Of one that is not ready nobody knows more.
-    let is_lost = |name: &str| live.list_lost_members().iter().any(|lost| lost == name);
-    let mut unread = live.gaps.iter().filter_map(|gap| gap.what.strip_prefix("member "));
-    unread.any(|name| !is_lost(name)).then_some(ViewGap::Member)
+    live.find_unread_member().map(|_| ViewGap::Member)
 }
 
 /// Asks a console about the jobs of these namespaces; where there is none, says how to come by one.
