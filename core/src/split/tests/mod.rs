@@ -195,6 +195,16 @@ fn static_weights_give_every_task_and_the_totals_their_part() {
 }
 
 #[test]
+fn static_weights_divide_a_gang_of_a_small_minimum_as_any_other() {
+    for (least, a, b) in [(6, 4, 2), (1, 4, 2), (1, 0, 0), (2, 1, 1)] {
+        let gang = gang(vec![task("a", 4, a, 1, 0), task("b", 2, b, 1, 0)], least);
+        let plan = split(&gang, &[vec![(50, 0)], vec![(50, 0)]], Strategy::StaticWeight).unwrap();
+        let replicas: Vec<u32> = plan.clusters.values().map(ClusterShare::replicas).collect();
+        assert_eq!(replicas, [3, 3], "{least} {a} {b}: {:?}", shown(&plan));
+    }
+}
+
+#[test]
 fn static_weight_gives_way_where_a_cluster_is_full() {
     let gang = gang(vec![task("a", 8, 8, 1, 0)], 8);
     let plan = split(&gang, &[vec![(2, 0)], vec![(50, 0)]], Strategy::StaticWeight).unwrap();
