@@ -20,6 +20,7 @@ use caldera_core::{
     place::{self, Queues},
     queue::QueueSpec,
     split::FederationTopology,
+    time::EpochSeconds,
 };
 
 pub(crate) use self::run_time::{RunSource, RunSources, RunTime, ToldRun, expect_run};
@@ -124,7 +125,8 @@ pub(crate) fn build_world(state: &State, assume: Millis) -> Result<(World, RunSo
     });
     let world = World::new(clusters.collect(), state.queues.clone(), jobs, since(state.now))?;
     let terms = state.jobs.iter().map(|job| (Arc::clone(&job.name), read_terms(job))).collect();
-    Ok((World { links: state.links.clone(), rules: state.rules.clone(), terms, ..world }, sources, notes))
+    let (links, rules, origin) = (state.links.clone(), state.rules.clone(), EpochSeconds::new(origin));
+    Ok((World { origin, links, rules, terms, ..world }, sources, notes))
 }
 
 /// When each arrived. Those of one second go in their order: a millisecond each, as far as there are some.

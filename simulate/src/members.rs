@@ -21,6 +21,7 @@ use caldera_core::{
     queue::{self, CapacityGrowth},
     resources::{ResourceName, Resources},
     split::{self, LinkedGroups},
+    time::EpochSeconds,
 };
 
 use crate::world::{Hold, World};
@@ -206,6 +207,12 @@ impl Members {
             free.add(&here);
         }
         free
+    }
+
+    /// When the next maintenance window of a cluster ends, after that time.
+    #[must_use]
+    pub(crate) fn next_maintenance_end(&self, after: EpochSeconds) -> Option<EpochSeconds> {
+        self.fleet.next_maintenance_end(after)
     }
 
     /// What there is more of since this was last asked.

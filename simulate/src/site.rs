@@ -11,9 +11,11 @@ use caldera_core::{
     fleet::{ReservableCluster, choose_reserved_clusters, list_clusters_reserved_against},
     gang::{ClusterName, Gang, TaskName},
     inventory::{self, Capacity},
+    maintenance::ExpectedRun,
     place::{self, Cluster, Decision},
     queue::{CapacityGrowth, Fit, FitClass, ReservedClusters},
     resources::{ResourceName, Resources},
+    time::EpochSeconds,
 };
 
 use crate::{
@@ -52,6 +54,15 @@ pub enum Stand {
     Done,
 }
 
+/// How much more room there may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Growth {
+    /// Pods ended: so much.
+    By(CapacityGrowth),
+    /// A maintenance window is over.
+    Somewhere,
+}
+
 /// The end of a run: when, whose, and which run of that job it was.
 pub(crate) type End = Reverse<(Millis, usize, u32)>;
 
@@ -74,6 +85,8 @@ pub struct Site<'w> {
     free: Option<Resources>,
     /// Something was given back since [`Site::take_growth`] was last asked.
     grew: bool,
+    /// A maintenance window ended since then.
+    window_ended: bool,
 }
 
 /// Questions.
@@ -91,6 +104,7 @@ impl<'w> Site<'w> {
             never: HashMap::new(),
             free: None,
             grew: false,
+            window_ended: false,
         }
     }
 
@@ -135,9 +149,35 @@ impl<'w> Site<'w> {
         self.recorder.books()
     }
 
-    /// Once after something was given back: what there is more of.
-    pub fn take_growth(&mut self) -> Option<CapacityGrowth> {
-        std::mem::take(&mut self.grew).then(|| self.members.take_growth())
+    /// Once after something was given back, or a maintenance window ended: what there is more of.
+    pub fn take_growth(&mut self) -> Option<Growth> {
+        let given_back = std::mem::take(&mut self.grew).then(|| Growth::By(self.members.take_growth()));
+        if std::mem::take(&mut self.window_ended) { Some(Growth::Somewhere) } else { given_back }
+    }
+
+    /// Real time.
+    fn epoch(&self, at: Millis) -> EpochSeconds {
+        self.world.origin.saturating_add(i64::try_from(at.seconds()).unwrap_or(i64::MAX))
+    }
+
+    /// When the next maintenance window ends.
+    pub(crate) fn next_window_end(&self) -> Option<Millis> {
+        let end = self.members.next_maintenance_end(self.epoch(self.now))?;
+        let since = end.as_seconds().saturating_sub(self.world.origin.as_seconds());
+        u64::try_from(since).ok().map(Millis::from_secs)
+    }
+
+    /// When a job would run that starts now; `None` where no maintenance window is to come.
+    fn predict_run(&self, job: usize) -> Option<ExpectedRun> {
+        let from = self.epoch(self.now);
+        self.members.next_maintenance_end(from)?;
+        let ends = self.job(job).run_for().map(|run_for| from.saturating_add(run_for));
+        Some(ExpectedRun { from, ends })
+    }
+
+    /// Whether a maintenance window is to come, so that jobs that are alike but for how long they run differ.
+    pub(crate) fn has_windows(&self) -> bool {
+        self.members.next_maintenance_end(self.epoch(self.now)).is_some()
     }
 
     /// Clusters that a duplicated job would run in; 1 for a divided one.
@@ -213,7 +253,7 @@ impl<'w> Site<'w> {
 
     /// Whether a job would fit on a card model, where it has a choice, with what these jobs hold free.
     pub fn fits_after(&mut self, job: usize, card: Option<&ResourceName>, gone: &[usize]) -> bool {
-        let shape = self.shape_on(job, card);
+        let (shape, run) = (self.shape_on(job, card), self.predict_run(job));
         let mut holds: BTreeMap<usize, Vec<&Hold>> = BTreeMap::new();
         for job in gone {
             if let Stand::Sent { holds: held, .. } | Stand::Running { holds: held, .. } = &self.stands[*job] {
@@ -230,7 +270,7 @@ impl<'w> Site<'w> {
             })
             .collect();
         let clusters = after.iter().map(|(cluster, capacity)| (*cluster, capacity.as_ref())).collect();
-        place::place_binding(&question(shape, &shape.gang, clusters)).is_ok()
+        place::place_binding(&place::Request { run, ..question(shape, &shape.gang, clusters) }).is_ok()
     }
 
     /// The clusters to keep for a job that does not fit now, and what it lacks there, as the controller finds them.
@@ -257,11 +297,11 @@ impl<'w> Site<'w> {
         kept: &[&ReservedClusters],
     ) -> Result<Vec<Part>, place::NotPlaced> {
         let barred = list_clusters_reserved_against((gang, &shape.least), kept);
-        let queue = self.world.jobs[job].queue.as_str();
+        let (queue, run) = (self.world.jobs[job].queue.as_str(), self.predict_run(job));
         let (all, linked, queues) = self.members.all();
         let index: HashMap<&str, usize> = all.iter().enumerate().map(|(i, (one, _))| (one.name.as_str(), i)).collect();
         let allowed = all.iter().filter(|(cluster, _)| !barred.contains(cluster.name.as_str())).copied().collect();
-        let request = place::Request { linked, ..question(shape, gang, allowed) };
+        let request = place::Request { linked, run, ..question(shape, gang, allowed) };
         // Other kinds are not scheduled by the members' Volcano.
         let own = |cluster: &str| queues[*index.get(cluster)?].get(queue).filter(|_| shape.whole);
         let decision = place::place_within_queues(&request, own).map_err(|(refusal, _)| refusal)?;
@@ -346,6 +386,7 @@ impl Site<'_> {
     }
 
     pub(crate) fn set_now(&mut self, now: Millis) {
+        self.window_ended |= self.next_window_end().is_some_and(|end| end <= now);
         self.now = now;
         self.recorder.set_clock(now);
     }

@@ -16,6 +16,7 @@ use caldera_core::{
     queue::{Ask, Counted, FitClass, QueueSpec, TaskAsk, find_affinity},
     resources::{ResourceName, Resources},
     split::FederationTopology,
+    time::EpochSeconds,
 };
 
 use crate::{rules::Rules, time::Millis};
@@ -34,6 +35,8 @@ pub struct World {
     pub jobs: Vec<Job>,
     /// Decisions begin here; what arrived before has waited since.
     pub start: Millis,
+    /// When time zero is: maintenance windows of clusters are of real time.
+    pub origin: EpochSeconds,
     /// The links that are declared between clusters.
     pub links: FederationTopology,
     /// What the admin chose.
@@ -183,7 +186,7 @@ impl World {
         }
         keep_to_queues(&clusters, &queues, &mut jobs);
         let (links, rules, terms) = Default::default();
-        Ok(Self { clusters, queues, jobs, start, links, rules, terms })
+        Ok(Self { clusters, queues, jobs, start, origin: EpochSeconds::new(0), links, rules, terms })
     }
 
     /// What all nodes have together.
@@ -212,7 +215,7 @@ impl World {
 fn keep_to_queues(clusters: &[MemberCluster], queues: &[QueueSpec], jobs: &mut [Job]) {
     let names_groups = queues.iter().any(QueueSpec::names_node_groups);
     let selects = queues.iter().any(|queue| !queue.clusters.is_empty())
-        || clusters.iter().any(|cluster| cluster.cluster.queues.is_some());
+        || clusters.iter().any(|one| one.cluster.queues.is_some() || one.cluster.maintenance.names_queues());
     if !names_groups && !selects {
         return;
     }

@@ -24,9 +24,9 @@ pub(super) async fn read_host(args: &SimulateArgs, kubeconfig: &Path) -> anyhow:
     // The trace begins now.
     let later =
         more.jobs.into_iter().map(|job| caldera_simulate::world::Job { arrival: now.start.plus(job.arrival), ..job });
-    let World { clusters, queues, jobs, start, links, rules, mut terms } = now;
+    let World { clusters, queues, jobs, start, origin, links, rules, mut terms } = now;
     terms.extend(of_trace);
     let all = World::new(clusters, queues, jobs.into_iter().chain(later).collect(), start).map_err(wrong)?;
-    let world = World { links, rules, terms, ..all };
+    let world = World { origin, links, rules, terms, ..all };
     Ok(SimulationQuestion { world, notes, horizon: None })
 }

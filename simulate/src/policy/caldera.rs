@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    hash::{DefaultHasher, Hash, Hasher as _},
     sync::Arc,
 };
 
@@ -24,7 +25,7 @@ use caldera_core::{
 use super::{Policy, preemption::Preemption};
 use crate::{
     members::Part,
-    site::Site,
+    site::{Growth, Site},
     time::Millis,
     world::{Hold, Shape, World},
 };
@@ -116,7 +117,13 @@ impl Caldera {
         if let Some(known) = self.asks.get(&key) {
             return Arc::clone(known);
         }
-        let ask_on = |shape: &Shape| Ask { counted: counted.clone(), ..of.ask_on(shape, copies) };
+        let has_windows = site.has_windows();
+        let ask_on = |shape: &Shape| {
+            let ask = Ask { counted: counted.clone(), ..of.ask_on(shape, copies) };
+            // Before a maintenance window how long it runs decides too.
+            let fit = if has_windows { FitClass(hash(&(ask.fit, ask.run_for))) } else { ask.fit };
+            Ask { fit, ..ask }
+        };
         let mut ask = None;
         for (card, shape) in of.shape.on_cards.iter().filter(|(card, _)| self.takes_card(&of.queue, card)).rev() {
             let card = Some(CardChoice { card: card.clone(), otherwise: ask });
@@ -211,7 +218,10 @@ impl Caldera {
     /// Releases all that may start; how many.
     fn release_all(&mut self, site: &mut Site<'_>) -> usize {
         if let Some(growth) = site.take_growth() {
-            self.engine.requeue_after_growth(&growth);
+            match growth {
+                Growth::By(growth) => self.engine.requeue_after_growth(&growth),
+                Growth::Somewhere => self.engine.requeue_after_capacity_change(),
+            }
             self.place_unplaced(site);
         }
         let mut released = 0;
@@ -345,6 +355,12 @@ fn card_of(ask: &Ask) -> Option<&ResourceName> {
 
 fn seconds(time: Millis) -> i64 {
     i64::try_from(time.seconds()).unwrap_or(i64::MAX)
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// In the order of arrivals, so that jobs of one second keep it.
