@@ -6,6 +6,8 @@
 //! behind may pass (Volcano's gang plugin with its default actions). What is bound stays bound, even while other parts
 //! of the same job still wait elsewhere.
 
+mod upcoming;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
@@ -24,7 +26,11 @@ use caldera_core::{
     time::EpochSeconds,
 };
 
-use crate::world::{Hold, World};
+use self::upcoming::ComingNodes;
+use crate::{
+    time::Millis,
+    world::{Hold, World},
+};
 
 /// The pods of a job that go to one cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,6 +118,7 @@ pub struct Members {
     /// Of each resource the most that is free on a node where something was given back.
     largest: Resources,
     tally: Tally,
+    capacity_nano: i128,
     allocated_nano: i128,
     /// By what clusters' taints some job stands.
     tolerant: BTreeSet<Vec<Toleration>>,
@@ -121,6 +128,10 @@ pub struct Members {
     queues: Vec<Queues>,
     /// The queue of each job.
     queue_of: Vec<QueueName>,
+    /// Of autoscaled groups.
+    coming: ComingNodes,
+    /// All clusters without any pods, and with all nodes that may come; `None` where none may.
+    largest_fleet: Option<Vec<(Cluster, Capacity)>>,
 }
 
 impl Members {
@@ -134,41 +145,42 @@ impl Members {
             lines: vec![Vec::new(); world.clusters.len()],
             grew: vec![false; world.clusters.len()],
             main: main.clone(),
-            nodes: Vec::new(),
+            nodes: vec![HashMap::new(); world.clusters.len()],
             largest: Resources::new(),
             tally: Tally::default(),
+            capacity_nano: 0,
             allocated_nano: 0,
             tolerant: world.jobs.iter().map(|job| job.shape.binding.placement.tolerations.clone()).collect(),
             closed: false,
             queues: world.clusters.iter().map(|one| one.queues.clone()).collect(),
             queue_of: world.jobs.iter().map(|job| job.queue.clone()).collect(),
+            coming: ComingNodes::default(),
+            largest_fleet: None,
         };
         members.closed = world.clusters.iter().any(|one| !members.takes_jobs(&one.cluster));
         members.fleet.set_federation_topology(world.links.clone());
-        let mut capacity = 0;
-        for (one, sums) in world.clusters.iter().zip(&mut members.sums) {
+        for (i, one) in world.clusters.iter().enumerate() {
             members.fleet.set_cluster(one.cluster.clone(), Capacity::default());
             let hyper_nodes = Change::HyperNodes(one.hyper_nodes.clone());
             members.fleet.apply_update(&one.cluster.name, Update::Change(hyper_nodes));
             members.fleet.apply_update(&one.cluster.name, Update::Change(Change::Nodes(one.nodes.clone())));
             members.fleet.apply_update(&one.cluster.name, Update::Change(Change::Pods(Vec::new())));
-            let mut nodes = HashMap::new();
-            for node in one.nodes.iter().filter(|node| node.ready && !node.unschedulable) {
-                sums.allocatable.add(&node.allocatable);
-                let has = node.allocatable.get(main.as_str()).as_nano();
-                nodes.insert(Arc::from(node.name.as_str()), Use { has, used: 0, free: node.allocatable.clone() });
-                if has > 0 {
-                    (members.tally.nodes, members.tally.open) = (members.tally.nodes + 1, members.tally.open + 1);
-                    capacity += has;
-                }
-            }
-            members.nodes.push(nodes);
+            let usable = one.nodes.iter().filter(|node| node.ready && !node.unschedulable);
+            usable.for_each(|node| members.count_node(i, node));
         }
-        members.tally.capacity = units(capacity);
+        members.fleet.refresh_capacities();
+        let all =
+            |clusters: Vec<(&Cluster, &Capacity)>| clusters.into_iter().map(|(a, b)| (a.clone(), b.clone())).collect();
+        members.largest_fleet = members.fleet.find_with_upcoming(|clusters| Some(all(clusters)));
         for (job, of) in world.jobs.iter().enumerate() {
             members.fleet.set_selected_labels(&job.to_string(), Some(&of.shape.gang));
         }
         members
+    }
+
+    /// Brings up to date what is free.
+    pub(crate) fn refresh(&mut self) {
+        self.fleet.refresh_capacities();
     }
 
     /// All clusters with what is free in each.
@@ -177,9 +189,9 @@ impl Members {
         self.fleet.clusters().collect()
     }
 
-    /// All clusters with what is free in each, what links make of them, and the queues of each.
-    pub fn all(&mut self) -> (Vec<(&Cluster, &Capacity)>, &[LinkedGroups], &[Queues]) {
-        self.fleet.refresh_capacities();
+    /// All clusters with what was free in each when that was last brought up to date, what links make of them, and the
+    /// queues of each.
+    pub(crate) fn view(&self) -> (Vec<(&Cluster, &Capacity)>, &[LinkedGroups], &[Queues]) {
         (self.fleet.clusters().collect(), self.fleet.linked_groups(), &self.queues)
     }
 
@@ -197,9 +209,13 @@ impl Members {
         self.sums.iter().map(summary).collect()
     }
 
-    /// What is free in all clusters together.
+    /// What is free in all clusters together; where nodes may come that, and what of them nobody waits for, as it was
+    /// when that was last brought up to date.
     #[must_use]
     pub fn free(&self) -> Resources {
+        if self.fleet.has_autoscaled_groups() {
+            return self.fleet.sum_free_with_upcoming();
+        }
         let mut free = Resources::new();
         for sums in &self.sums {
             let mut here = sums.allocatable.clone();
@@ -217,6 +233,7 @@ impl Members {
 
     /// What there is more of since this was last asked.
     pub(crate) fn take_growth(&mut self) -> CapacityGrowth {
+        self.refresh();
         CapacityGrowth { free: self.free(), largest: std::mem::take(&mut self.largest) }
     }
 
@@ -226,9 +243,10 @@ impl Members {
     pub fn total(&self) -> queue::FleetResources {
         let (mut ready, mut whole, mut ready_clusters) = (Resources::new(), Resources::new(), 0);
         for ((cluster, _), sums) in self.fleet.clusters().zip(&self.sums) {
-            whole.add(&sums.allocatable);
+            let may_come = self.fleet.sum_upcoming(&cluster.name);
+            [&sums.allocatable, &may_come].into_iter().for_each(|has| whole.add(has));
             if self.takes_jobs(cluster) {
-                ready.add(&sums.allocatable);
+                [&sums.allocatable, &may_come].into_iter().for_each(|has| ready.add(has));
                 ready.add(&sums.beyond);
                 ready_clusters += 1;
             } else {
@@ -262,24 +280,27 @@ impl Members {
     }
 
     /// Binds a part now, or lets it wait in its member.
-    pub fn send(&mut self, part: Part) -> Option<Vec<Hold>> {
+    pub fn send(&mut self, part: Part, now: Millis) -> Option<Vec<Hold>> {
         let holds = self.bind(&part);
         if holds.is_none() {
             self.sums[part.cluster].allocating.add(&part.demand());
+            self.assume_waiting(&part);
             self.lines[part.cluster].push(part);
+            self.ask_for_nodes(now);
         }
         holds
     }
 
     /// Binds what waited in members where room was given back.
-    pub fn settle(&mut self) -> Vec<(Part, Vec<Hold>)> {
-        let mut bound = Vec::new();
+    pub fn settle(&mut self, now: Millis) -> Vec<(Part, Vec<Hold>)> {
+        let (mut bound, mut waits) = (Vec::new(), false);
         for cluster in 0..self.lines.len() {
             if !std::mem::take(&mut self.grew[cluster]) || self.lines[cluster].is_empty() {
                 continue;
             }
             let mut refused: Vec<(Arc<Gang>, Vec<u32>)> = Vec::new();
             for part in std::mem::take(&mut self.lines[cluster]) {
+                self.forget_waiting(&part);
                 let known = refused.iter().any(|(gang, pods)| Arc::ptr_eq(gang, &part.gang) && *pods == part.pods);
                 match if known { None } else { self.bind(&part) } {
                     Some(holds) => {
@@ -288,10 +309,15 @@ impl Members {
                     }
                     None => {
                         refused.push((Arc::clone(&part.gang), part.pods.clone()));
+                        self.assume_waiting(&part);
+                        waits = true;
                         self.lines[cluster].push(part);
                     }
                 }
             }
+        }
+        if waits {
+            self.ask_for_nodes(now);
         }
         bound
     }
@@ -309,13 +335,11 @@ impl Members {
             self.fleet.apply_update(&self.names[hold.cluster], Update::Change(gone));
             self.grew[hold.cluster] = true;
         }
-        for (line, sums) in self.lines.iter_mut().zip(&mut self.sums) {
-            line.retain(|part| {
-                if part.job == job {
-                    sums.allocating.saturating_sub(&part.demand());
-                }
-                part.job != job
-            });
+        for cluster in 0..self.lines.len() {
+            for part in self.lines[cluster].extract_if(.., |part| part.job == job).collect::<Vec<_>>() {
+                self.sums[cluster].allocating.saturating_sub(&part.demand());
+                self.forget_waiting(&part);
+            }
         }
     }
 

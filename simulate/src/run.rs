@@ -1,8 +1,8 @@
 //! The simulation: events in the order of virtual time, a decision after each instant.
 //!
-//! An instant is an arrival, an end, the end of a maintenance window, or when the policy asks to be asked again. At one
-//! instant jobs end first, then others arrive, then members bind what waits in them, then the policy decides.
-//! The same world and policy give the same history, to the last tie.
+//! An instant is an arrival, an end, the end of a maintenance window, when nodes come that were asked for, or when the
+//! policy asks to be asked again. At one instant jobs end first, then others arrive, then members bind what waits in
+//! them, then the policy decides. The same world and policy give the same history, to the last tie.
 
 use std::cmp::Reverse;
 
@@ -99,7 +99,7 @@ pub fn simulate_while(
         let arrival = world.jobs.get(next).map(|job| job.arrival);
         // A policy that is never content must not stop time.
         let due = policy.due(site.now()).map(|due| due.max(site.now().plus(Millis(1))));
-        let next_times = [arrival, next_end(&mut site), due, site.next_window_end()];
+        let next_times = [arrival, next_end(&mut site), due, site.next_growth()];
         let Some(at) = next_times.into_iter().flatten().min().filter(|at| *at <= horizon) else {
             break;
         };

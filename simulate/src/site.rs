@@ -1,5 +1,7 @@
 //! What a policy sees and may do: ask where a job would fit, send it to members, take it back.
 
+mod growth;
+
 use std::{
     borrow::Cow,
     cmp::Reverse,
@@ -11,13 +13,12 @@ use caldera_core::{
     fleet::{ReservableCluster, choose_reserved_clusters, list_clusters_reserved_against},
     gang::{ClusterName, Gang, TaskName},
     inventory::{self, Capacity},
-    maintenance::ExpectedRun,
     place::{self, Cluster, Decision},
-    queue::{CapacityGrowth, Fit, FitClass, ReservedClusters},
+    queue::{Fit, FitClass, ReservedClusters},
     resources::{ResourceName, Resources},
-    time::EpochSeconds,
 };
 
+pub use self::growth::Growth;
 use crate::{
     members::{Members, Part},
     metrics::{Books, Recorder},
@@ -54,15 +55,6 @@ pub enum Stand {
     Done,
 }
 
-/// How much more room there may be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Growth {
-    /// Pods ended: so much.
-    By(CapacityGrowth),
-    /// A maintenance window is over.
-    Somewhere,
-}
-
 /// The end of a run: when, whose, and which run of that job it was.
 pub(crate) type End = Reverse<(Millis, usize, u32)>;
 
@@ -85,8 +77,8 @@ pub struct Site<'w> {
     free: Option<Resources>,
     /// Something was given back since [`Site::take_growth`] was last asked.
     grew: bool,
-    /// A maintenance window ended since then.
-    window_ended: bool,
+    /// A maintenance window ended, or nodes came, since then.
+    grew_somewhere: bool,
 }
 
 /// Questions.
@@ -104,7 +96,7 @@ impl<'w> Site<'w> {
             never: HashMap::new(),
             free: None,
             grew: false,
-            window_ended: false,
+            grew_somewhere: false,
         }
     }
 
@@ -147,37 +139,6 @@ impl<'w> Site<'w> {
     #[must_use]
     pub const fn books(&self) -> &Books {
         self.recorder.books()
-    }
-
-    /// Once after something was given back, or a maintenance window ended: what there is more of.
-    pub fn take_growth(&mut self) -> Option<Growth> {
-        let given_back = std::mem::take(&mut self.grew).then(|| Growth::By(self.members.take_growth()));
-        if std::mem::take(&mut self.window_ended) { Some(Growth::Somewhere) } else { given_back }
-    }
-
-    /// Real time.
-    fn epoch(&self, at: Millis) -> EpochSeconds {
-        self.world.origin.saturating_add(i64::try_from(at.seconds()).unwrap_or(i64::MAX))
-    }
-
-    /// When the next maintenance window ends.
-    pub(crate) fn next_window_end(&self) -> Option<Millis> {
-        let end = self.members.next_maintenance_end(self.epoch(self.now))?;
-        let since = end.as_seconds().saturating_sub(self.world.origin.as_seconds());
-        u64::try_from(since).ok().map(Millis::from_secs)
-    }
-
-    /// When a job would run that starts now; `None` where no maintenance window is to come.
-    fn predict_run(&self, job: usize) -> Option<ExpectedRun> {
-        let from = self.epoch(self.now);
-        self.members.next_maintenance_end(from)?;
-        let ends = self.job(job).run_for().map(|run_for| from.saturating_add(run_for));
-        Some(ExpectedRun { from, ends })
-    }
-
-    /// Whether a maintenance window is to come, so that jobs that are alike but for how long they run differ.
-    pub(crate) fn has_windows(&self) -> bool {
-        self.members.next_maintenance_end(self.epoch(self.now)).is_some()
     }
 
     /// Clusters that a duplicated job would run in; 1 for a divided one.
@@ -298,13 +259,20 @@ impl<'w> Site<'w> {
     ) -> Result<Vec<Part>, place::NotPlaced> {
         let barred = list_clusters_reserved_against((gang, &shape.least), kept);
         let (queue, run) = (self.world.jobs[job].queue.as_str(), self.predict_run(job));
-        let (all, linked, queues) = self.members.all();
+        self.members.refresh();
+        let (all, linked, queues) = self.members.view();
         let index: HashMap<&str, usize> = all.iter().enumerate().map(|(i, (one, _))| (one.name.as_str(), i)).collect();
         let allowed = all.iter().filter(|(cluster, _)| !barred.contains(cluster.name.as_str())).copied().collect();
         let request = place::Request { linked, run, ..question(shape, gang, allowed) };
         // Other kinds are not scheduled by the members' Volcano.
         let own = |cluster: &str| queues[*index.get(cluster)?].get(queue).filter(|_| shape.whole);
-        let decision = place::place_within_queues(&request, own).map_err(|(refusal, _)| refusal)?;
+        let decision = place::place_within_queues(&request, own).or_else(|(refusal, _)| {
+            let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>| {
+                let clusters = clusters.into_iter().filter(|(it, _)| !barred.contains(it.name.as_str())).collect();
+                place::place_within_queues(&place::Request { clusters, ..request.clone() }, own).ok()
+            };
+            self.members.find_with_upcoming(with_upcoming).ok_or(refusal)
+        })?;
         Ok(self.parts(job, gang, &decision))
     }
 
@@ -324,8 +292,11 @@ impl<'w> Site<'w> {
 
     /// The resource of which all clusters together have not enough free, if there is one.
     fn short(&mut self, job: usize) -> Option<String> {
-        let members = &self.members;
-        let free = self.free.get_or_insert_with(|| members.free());
+        let members = &mut self.members;
+        let free = self.free.get_or_insert_with(|| {
+            members.refresh();
+            members.free()
+        });
         let least = &self.world.jobs[job].shape.least;
         let (name, asked) = least.iter().find(|(name, asked)| *asked > free.get(name.as_str()))?;
         let free = free.get(name.as_str()).with_suffixes_of(asked);
@@ -340,13 +311,12 @@ impl<'w> Site<'w> {
     }
 
     fn never_fits(&mut self, shape: &Shape) -> bool {
-        let emptied: Vec<(Cluster, Capacity)> = self
-            .members
-            .clusters()
-            .into_iter()
-            .map(|(cluster, capacity)| (cluster.clone(), capacity.emptied()))
-            .collect();
-        let (_, linked, _) = self.members.all();
+        let empty = |(cluster, capacity): (&Cluster, &Capacity)| (cluster.clone(), capacity.emptied());
+        self.members.refresh();
+        let (all, linked, _) = self.members.view();
+        let emptied = || all.into_iter().map(empty).collect();
+        let emptied: Cow<'_, [(Cluster, Capacity)]> =
+            self.members.largest().map_or_else(|| Cow::Owned(emptied()), Cow::Borrowed);
         let clusters = emptied.iter().map(|(cluster, capacity)| (cluster, capacity)).collect();
         let request = place::Request { linked, ..question(shape, &shape.gang, clusters) };
         place::place_binding(&request).is_err()
@@ -365,7 +335,7 @@ impl Site<'_> {
         let pods = parts.iter().flat_map(|part| &part.pods).map(|pods| u64::from(*pods)).sum();
         let (mut missing, mut holds) = (0, Vec::new());
         for part in parts {
-            match self.members.send(part) {
+            match self.members.send(part, self.now) {
                 Some(bound) => {
                     self.recorder.bound(job, &bound);
                     holds.extend(bound);
@@ -386,7 +356,8 @@ impl Site<'_> {
     }
 
     pub(crate) fn set_now(&mut self, now: Millis) {
-        self.window_ended |= self.next_window_end().is_some_and(|end| end <= now);
+        self.grew_somewhere |= self.next_window_end().is_some_and(|end| end <= now);
+        self.grew_somewhere |= self.members.add_nodes_due(now);
         self.now = now;
         self.recorder.set_clock(now);
     }
@@ -413,7 +384,7 @@ impl Site<'_> {
 
     /// Binds what waited in members and fits now.
     pub(crate) fn settle(&mut self) {
-        for (part, bound) in self.members.settle() {
+        for (part, bound) in self.members.settle(self.now) {
             self.free = None;
             self.recorder.bound(part.job, &bound);
             if let Stand::Sent { missing, holds, .. } = &mut self.stands[part.job] {

@@ -431,6 +431,15 @@ fn with_window(member: Member, queues: &[&str]) -> Member {
     Member { cluster, ..member }
 }
 
+#[test]
+fn a_job_that_waits_for_a_new_node_is_expected_when_that_comes() {
+    let mut there = member("m", &[2]);
+    let group = r#"[{"name":"g","nodes":{"pool":"g"},"max":2,"resources":{"cpu":"8"},"delay":"5m"}]"#;
+    there.cluster.autoscaling = group.parse().unwrap();
+    let found = starts(&state(vec![there], vec![waiting("now", workers(1)), waiting("soon", workers(4))]));
+    assert_eq!((found["now"], found["soon"]), (Some(NOW), Some(NOW + 300)));
+}
+
 fn waiting_with_run(name: &str, pods: u32, run_for: Option<i64>) -> LiveJob {
     LiveJob { run_for, ..waiting(name, workers(pods)) }
 }

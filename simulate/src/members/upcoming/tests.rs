@@ -1,0 +1,76 @@
+//! Nodes that come, by the starts that they make possible.
+
+use caldera_core::{gang::Gang, quantity::Quantity, queue::QueueSpec, resources::Resources};
+
+use crate::{
+    policy::PolicyName,
+    run::{Options, Outcome, simulate},
+    time::Millis,
+    world::{Job, MemberCluster, Shapes, World, gang, node, ready_cluster, task},
+};
+
+fn cpu(units: i64) -> Resources {
+    [("cpu", Quantity::from_units(units))].into_iter().collect()
+}
+
+/// Pods of four cores each, all of which start together.
+fn pods_of_four(pods: u32) -> Gang {
+    gang(vec![task("t", pods, pods, cpu(4))])
+}
+
+/// A member with a node of four cores, and a group that gets at most so many such nodes, each after five minutes.
+fn growing(name: &str, most: u32) -> MemberCluster {
+    let mut cluster = ready_cluster(name);
+    let group = r#"[{"name":"g","nodes":{"pool":"g"},"max":MOST,"resources":{"cpu":"4"},"delay":"5m"}]"#;
+    cluster.autoscaling = group.replace("MOST", &most.to_string()).parse().unwrap();
+    MemberCluster { cluster, nodes: vec![node(format!("{name}-n0"), cpu(4))], ..MemberCluster::default() }
+}
+
+/// Jobs that arrive at once, by name, and run for a thousand seconds.
+fn play(clusters: Vec<MemberCluster>, jobs: &[(&str, Gang)]) -> Outcome {
+    let mut shapes = Shapes::default();
+    let job = |(name, gang): &(&str, Gang)| Job {
+        name: (*name).into(),
+        queue: "q".into(),
+        priority: 0,
+        arrival: Millis::ZERO,
+        run: Millis::from_secs(1_000),
+        estimate: None,
+        shape: shapes.gang(gang.clone()),
+        running: None,
+    };
+    let jobs = jobs.iter().map(job).collect();
+    let world = World::new(clusters, vec![QueueSpec::unlimited("q")], jobs, Millis::ZERO).unwrap();
+    simulate(&world, PolicyName::Caldera.start(&world).as_mut(), &Options::default())
+}
+
+fn starts(outcome: &Outcome) -> Vec<Option<u64>> {
+    outcome.jobs.iter().map(|job| job.started.map(|at| at.seconds())).collect()
+}
+
+#[test]
+fn what_fits_only_on_nodes_that_may_come_starts_when_they_have_come() {
+    let outcome = play(vec![growing("m", 3)], &[("a", pods_of_four(1)), ("b", pods_of_four(2))]);
+    assert_eq!(starts(&outcome), [Some(0), Some(300)]);
+    assert_eq!(outcome.capacity, 12, "no more nodes come than somebody waits for");
+}
+
+#[test]
+fn a_node_that_may_come_is_given_to_one_gang_alone() {
+    let jobs = [("a", pods_of_four(1)), ("b", pods_of_four(1)), ("c", pods_of_four(1))];
+    let outcome = play(vec![growing("m", 1)], &jobs);
+    assert_eq!(starts(&outcome), [Some(0), Some(300), Some(1_000)]);
+}
+
+#[test]
+fn a_gang_that_is_larger_than_its_groups_may_become_never_starts() {
+    let outcome = play(vec![growing("m", 1)], &[("a", pods_of_four(3)), ("b", pods_of_four(2))]);
+    assert_eq!(starts(&outcome), [None, Some(300)], "one is there, and one may come");
+    assert_eq!(outcome.never, [0]);
+}
+
+#[test]
+fn a_gang_waits_for_nodes_in_several_members_at_once() {
+    let outcome = play(vec![growing("m", 1), growing("n", 1)], &[("a", pods_of_four(4))]);
+    assert_eq!(starts(&outcome), [Some(300)]);
+}
