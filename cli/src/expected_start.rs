@@ -76,7 +76,7 @@ impl Forecast {
                 (Verdict::MayStart | Verdict::Waiting, Err(why)) => build_unknown_start(why),
                 (Verdict::MayStart, _) => build_known_start(now.as_second(), now, true, "nothing speaks against it"),
                 (Verdict::Waiting, Ok(all)) => match names.get(&workload).and_then(|name| all.get(name)) {
-                    Some(start) => doubt_start(convert_start(*start, now, assume), &lost),
+                    Some(start) => qualify_start(convert_start(*start, now, assume), &lost),
                     None => build_unknown_start("it is not in its queue yet"),
                 },
                 _ => continue,
@@ -104,7 +104,7 @@ impl Forecast {
 
     /// What `perhaps` means, where it is said.
     #[must_use]
-    pub fn describe_doubt(&self) -> String {
+    pub fn describe_uncertainty(&self) -> String {
         let assume = self.assume;
         format!(
             "perhaps: some job before it gives no estimate (assumed {assume}), or is taken to run as the last of its \
@@ -126,7 +126,7 @@ fn find_forecast_obstacle(live: &Live) -> Option<String> {
 }
 
 /// In members that are not ready nothing is taken to start: they may come back before, or be given up.
-fn doubt_start(start: ExpectedStart, lost: &str) -> ExpectedStart {
+fn qualify_start(start: ExpectedStart, lost: &str) -> ExpectedStart {
     if lost.is_empty() {
         return start;
     }
@@ -200,11 +200,11 @@ mod tests {
             "perhaps 1970-01-12T13:52Z, in 5m (12 of the 30 jobs before it give no estimate; assumed 1 h)"
         );
         assert_eq!(
-            doubt_start(of(at, sure), "m1, m2").describe(),
+            qualify_start(of(at, sure), "m1, m2").describe(),
             "perhaps 1970-01-12T13:52Z, in 5m (if the 30 jobs before it end as they say; nothing is taken to start in \
              m1, m2, not ready)"
         );
-        assert_eq!(doubt_start(of(at, sure), ""), of(at, sure));
+        assert_eq!(qualify_start(of(at, sure), ""), of(at, sure));
         let far = of(StartTime::NotBefore(1_000_020), doubtful);
         assert_eq!(far.describe(), "not known (not before 1970-01-12T13:47Z: farther ahead than is looked)");
         assert_eq!((of(StartTime::Unknown, doubtful).describe_briefly().as_str(), far.at), ("not known", None));

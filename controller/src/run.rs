@@ -118,10 +118,10 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     )
     .with_load();
     declare_kinds(&client, &shutdown).await;
-    let told_kinds = watch_host(&client, &inputs, clusters, &stop);
+    let declared_kinds = watch_host(&client, &inputs, clusters, &stop);
     let flags = Settings::from_config(&config);
     let mut controller = Controller::default();
-    controller.require_told_kinds(told_kinds);
+    controller.require_declared_kinds(declared_kinds);
     let begun = tokio::select! {
         biased;
         () = shutdown.cancelled() => return Ok(()),

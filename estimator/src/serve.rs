@@ -38,7 +38,7 @@ use caldera_crds::{
 use caldera_runtime::{
     bounded::{
         Bounds,
-        body::{BodyBounds, BodyError, BodyRoom},
+        body::{BodyBounds, BodyError, BodyMemory},
         serve_bounded,
     },
     client::WriteCounts,
@@ -110,7 +110,7 @@ struct Shared {
     counts: WriteCounts,
     metrics: Metrics,
     view: Mutex<MemberView>,
-    bodies: BodyRoom,
+    bodies: BodyMemory,
     threads: Arc<Semaphore>,
 }
 
@@ -136,7 +136,7 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> s
         counts: config.counts,
         metrics: Metrics::register(&config.registry),
         view: Mutex::default(),
-        bodies: BodyRoom::new(BODIES),
+        bodies: BodyMemory::new(BODIES),
         threads: Arc::new(Semaphore::new(THREADS)),
     });
     tokio::spawn(follow_member(Arc::clone(&shared), config.ready, shutdown.clone()));

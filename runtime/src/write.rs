@@ -459,7 +459,7 @@ impl<T: Send + 'static> Writer<T> {
     /// Whether what is queued now is sent at once, as far as that can be told: no more are under way than a server
     /// takes that has not been slow.
     #[must_use]
-    pub fn has_room(&self) -> bool {
+    pub fn has_capacity(&self) -> bool {
         self.pending.get() < FIRST_IN_FLIGHT as i64
     }
 

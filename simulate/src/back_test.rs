@@ -9,7 +9,7 @@ use caldera_core::{gang::QueueName, past_runs::PastRuns};
 
 use crate::{
     expected_start::round_estimates,
-    live::{RunTime, ToldRun, expect_run},
+    live::{RunTime, StatedRun, expect_run},
     policy::PolicyName,
     run::{Options, observed, simulate_while},
     site::{Site, Stand},
@@ -101,7 +101,7 @@ fn known_world(site: &Site<'_>, past: &PastRuns, assume: Millis) -> Result<World
             Stand::Waiting | Stand::Sent { .. } => (None, None),
             Stand::Running { holds, since, .. } => (Some(holds.clone()), Some(now.since(*since))),
         };
-        let told = ToldRun { said: job.estimate, limit: None, ran };
+        let told = StatedRun { said: job.estimate, limit: None, ran };
         let RunTime { run, estimate, .. } = expect_run(past, &job.queue, told, assume);
         Some(Job { run, estimate, running, ..job.clone() })
     };

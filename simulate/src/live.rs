@@ -23,7 +23,7 @@ use caldera_core::{
     time::EpochSeconds,
 };
 
-pub(crate) use self::run_time::{RunSource, RunSources, RunTime, ToldRun, expect_run};
+pub(crate) use self::run_time::{RunSource, RunSources, RunTime, StatedRun, expect_run};
 use self::{lost_members::hold_in_lost_members, run_time::list_run_notes};
 use crate::{
     rules::Rules,
@@ -95,7 +95,7 @@ pub(crate) fn build_world(state: &State, assume: Millis) -> Result<(World, RunSo
         let running = holds.remove(&i);
         let ran = |began: i64| since(state.now).since(since(began));
         let ran = running.as_ref().map(|_| job.began.map_or(Millis::ZERO, ran));
-        let told = ToldRun { said: job.run_for.map(span), limit: job.limit.map(span), ran };
+        let told = StatedRun { said: job.run_for.map(span), limit: job.limit.map(span), ran };
         let RunTime { run, estimate, source } = expect_run(&state.past, &job.queue, told, assume);
         sources.insert(Arc::clone(&job.name), source);
         // Where it is now is no matter of placement any more.

@@ -27,7 +27,7 @@ use super::{
     routes::{Console, Shared, find_bearer},
 };
 use crate::{
-    console_starts::{StartsAnswer, ToldStart, is_namespace_name},
+    console_starts::{PublishedStart, StartsAnswer, is_namespace_name},
     expected_start::{ExpectedStart, Forecast},
     latest_forecast::TimedForecast,
     view::{JobKey, Seen},
@@ -145,8 +145,8 @@ fn list_visible_starts<'a>(
     here.filter(|(workload, _)| is_visible(workload)).collect()
 }
 
-fn tell_start(workload: &WorkloadRef, start: &ExpectedStart, hidden_members: &BTreeSet<&str>) -> ToldStart {
-    ToldStart {
+fn tell_start(workload: &WorkloadRef, start: &ExpectedStart, hidden_members: &BTreeSet<&str>) -> PublishedStart {
+    PublishedStart {
         group: workload.group.clone(),
         kind: workload.kind.clone(),
         name: workload.name.clone(),

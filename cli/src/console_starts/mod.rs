@@ -42,7 +42,7 @@ pub struct StartsAnswer {
     /// When they were worked out.
     pub worked_out_at: String,
     /// Of jobs that wait and can start.
-    pub starts: Vec<ToldStart>,
+    pub starts: Vec<PublishedStart>,
     /// How many more there are.
     #[serde(default)]
     pub more: usize,
@@ -51,7 +51,7 @@ pub struct StartsAnswer {
 /// The expected start of a job that waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ToldStart {
+pub struct PublishedStart {
     /// Its API group.
     pub group: String,
     /// Its kind.
@@ -193,7 +193,7 @@ impl TakenStarts {
 }
 
 /// The start that was told, some time after it was worked out.
-fn convert_start(told: &ToldStart, made: Timestamp, now: Timestamp) -> ExpectedStart {
+fn convert_start(told: &PublishedStart, made: Timestamp, now: Timestamp) -> ExpectedStart {
     // No age, which would make a list that is watched another one each second.
     let basis = format!("{}; the console worked it out at {}", clean_words(&told.basis), format_minute(made));
     let at = told.at.as_deref().and_then(read_minute);

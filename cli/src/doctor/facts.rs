@@ -27,7 +27,7 @@ pub struct Facts {
     /// WorkloadKinds that do not count, and why.
     pub kind_faults: BTreeMap<String, String>,
     /// Kinds that WorkloadKinds tell and that count.
-    pub told_kinds: Vec<ToldKind>,
+    pub declared_kinds: Vec<DeclaredKind>,
     /// What each component may do.
     pub rights: Visible<Vec<Right>>,
     /// MutatingWebhookConfigurations.
@@ -89,7 +89,7 @@ pub struct Versions {
 
 /// A kind that a WorkloadKind tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToldKind {
+pub struct DeclaredKind {
     /// API group.
     pub group: String,
     /// Kind.

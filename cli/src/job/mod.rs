@@ -195,7 +195,7 @@ fn format_rows(rows: &[JobRow], args: &JobListArgs, forecast: Option<&Forecast>,
     let table = format_table(&header, cells);
     let doubtful = |row: &JobRow| row.expected_start.as_ref().is_some_and(|start| start.at.is_some() && !start.sure);
     match forecast.filter(|_| !wide && rows.iter().any(doubtful)) {
-        Some(forecast) => format!("{table}{}\n", forecast.describe_doubt()),
+        Some(forecast) => format!("{table}{}\n", forecast.describe_uncertainty()),
         None => table,
     }
 }

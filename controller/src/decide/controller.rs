@@ -133,7 +133,7 @@ pub struct Controller {
     /// The last decision sent releases and left the rest to this one.
     pub(crate) hurried: bool,
     /// Since when nothing but kinds told by data is waited for.
-    pub(crate) told_kinds_since: Option<Timestamp>,
+    pub(crate) declared_kinds_since: Option<Timestamp>,
     /// What an admin chose last is not understood.
     pub(crate) settings_refused: bool,
     pub(crate) now: Timestamp,
@@ -160,16 +160,16 @@ impl Controller {
     }
 
     /// Waits for the first lists of these kinds too, which are told by data and followed.
-    pub fn require_told_kinds(&mut self, kinds: impl IntoIterator<Item = WorkloadKind>) {
+    pub fn require_declared_kinds(&mut self, kinds: impl IntoIterator<Item = WorkloadKind>) {
         self.objects.require_kinds(kinds);
     }
 
     /// Waits no longer for kinds told by data whose first lists are overdue; when that is, if any is waited for.
     pub fn give_up_overdue_lists(&mut self, now: Timestamp) -> Option<Timestamp> {
-        if !self.objects.lacks_told_kinds_alone() {
+        if !self.objects.lacks_declared_kinds_alone() {
             return None;
         }
-        let until = add_wait(*self.told_kinds_since.get_or_insert(now), TOLD_KINDS_WITHIN);
+        let until = add_wait(*self.declared_kinds_since.get_or_insert(now), TOLD_KINDS_WITHIN);
         if now < until {
             return Some(until);
         }

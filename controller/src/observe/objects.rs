@@ -116,7 +116,7 @@ impl Objects {
     }
 
     /// True if nothing but first lists of kinds told by data is waited for.
-    pub(crate) fn lacks_told_kinds_alone(&self) -> bool {
+    pub(crate) fn lacks_declared_kinds_alone(&self) -> bool {
         !self.unlisted_kinds.is_empty() && self.has_all_required()
     }
 

@@ -53,10 +53,10 @@ pub async fn run_in_shadow(config: Config, client: Client, shutdown: Cancellatio
     let (clock, counts) = (config.clock.clone(), WriteCounts::default());
     let mut members = Members::new(client.clone(), "shadow", counts, clock.clone(), member_events, stop.clone());
     declare_kinds(&client, &shutdown).await;
-    let told_kinds = watch_host(&client, &inputs, clusters, &stop);
+    let declared_kinds = watch_host(&client, &inputs, clusters, &stop);
     let flags = Settings::from_config(&config);
     let mut controller = Controller::default();
-    controller.require_told_kinds(told_kinds);
+    controller.require_declared_kinds(declared_kinds);
     controller.jobs.shadow = Some(BTreeSet::new());
     let begun = tokio::select! {
         biased;

@@ -436,7 +436,7 @@ fn a_kind_told_by_data_that_can_not_be_listed_is_waited_for_a_while_and_its_gran
     let held = record("q", 2, "2");
     forge(&mut world, "r-unlistedrun", &held, Some(US), &json!([]));
     world.begin_anew();
-    world.controller.require_told_kinds([kind]);
+    world.controller.require_declared_kinds([kind]);
     let until = world.controller.give_up_overdue_lists(world.now).unwrap();
     assert!(!world.controller.is_complete() && world.settle().is_empty());
     assert!(world.controller.list_unlisted_kinds().contains(&ObjectKind::Workloads(kind)));

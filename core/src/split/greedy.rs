@@ -144,7 +144,7 @@ impl<'a> SplitSearch<'a> {
     ) -> Option<Assignment> {
         let mut run = Some(self.run_greedily(open, need, order)).filter(|run| sum_pods(&run.left) == 0)?;
         run.left = want.iter().zip(need).map(|(want, need)| want - need).collect();
-        run.fill_roomiest();
+        run.fill_emptiest_sites();
         Some(run.into_assignment()).filter(|choice| choice.placed_pods() >= self.least_pods_to_add())
     }
 
@@ -207,13 +207,13 @@ impl GreedyRun<'_, '_> {
             self.fill_site(site);
         }
         while sum_pods(&self.left) > 0 && self.used.len() < self.search.limit {
-            let Some(site) = self.take_tightest_holder().or_else(|| self.take_roomiest()) else { return };
+            let Some(site) = self.take_tightest_holder().or_else(|| self.take_emptiest_site()) else { return };
             self.open_site(site);
         }
     }
 
     /// As much of what is left as fits: in the sites in use, then in others from the roomiest on.
-    fn fill_roomiest(&mut self) {
+    fn fill_emptiest_sites(&mut self) {
         for site in self.used.clone() {
             let mut room = self.search.free_nodes_of_site(site).clone();
             // What is there already is packed again with the rest.
@@ -223,7 +223,7 @@ impl GreedyRun<'_, '_> {
             }
         }
         while sum_pods(&self.left) > 0 && self.used.len() < self.search.limit {
-            let Some(site) = self.take_roomiest() else { return };
+            let Some(site) = self.take_emptiest_site() else { return };
             self.open_site(site);
         }
     }
@@ -291,7 +291,7 @@ impl GreedyRun<'_, '_> {
     }
 
     /// The open site that takes most of what is left; `None` if none takes anything.
-    fn take_roomiest(&mut self) -> Option<usize> {
+    fn take_emptiest_site(&mut self) -> Option<usize> {
         let mut best: Option<(u64, Reverse<Price>, usize)> = None;
         let mut looked = Vec::new();
         while let Some(next) = self.open.pop() {

@@ -412,7 +412,7 @@ impl Scheduler {
     pub(crate) fn send_confirmations(&mut self) -> bool {
         let mut is_due = false;
         while let Some((key, write)) =
-            self.confirmations.take_next(&self.cache.bindings, self.writer.has_room(), self.clock.now())
+            self.confirmations.take_next(&self.cache.bindings, self.writer.has_capacity(), self.clock.now())
         {
             match write {
                 Some(write) => {

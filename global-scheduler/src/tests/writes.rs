@@ -93,8 +93,8 @@ fn while_there_is_no_room_each_answer_lets_one_status_go() {
     let (mut confirmations, bindings) = (Confirmations::default(), BTreeMap::new());
     let placed = Binding::parse_binding(&binding(6)).unwrap();
     (0..3).for_each(|_| confirmations.queue_confirmation(&placed, None, Some(now())));
-    let sends = |confirmations: &mut Confirmations, has_room: bool| {
-        confirmations.take_next(&bindings, has_room, now()).is_some()
+    let sends = |confirmations: &mut Confirmations, has_capacity: bool| {
+        confirmations.take_next(&bindings, has_capacity, now()).is_some()
     };
     assert!(!sends(&mut confirmations, false));
     confirmations.note_answered_write();

@@ -52,10 +52,10 @@ impl Confirmations {
     pub fn take_next(
         &mut self,
         bindings: &BTreeMap<BindingKey, Binding>,
-        has_room: bool,
+        has_capacity: bool,
         now: Timestamp,
     ) -> Option<(BindingKey, Option<Write>)> {
-        if !mem::take(&mut self.owed) && !has_room {
+        if !mem::take(&mut self.owed) && !has_capacity {
             return None;
         }
         let Confirmation { key, uid, generation, affinity, scheduled } = self.waiting.pop_front()?;

@@ -68,13 +68,13 @@ impl BodyError {
 
 /// Room for bodies. Clones share it.
 #[derive(Debug, Clone)]
-pub struct BodyRoom {
+pub struct BodyMemory {
     bounds: BodyBounds,
-    ledger: Arc<Mutex<RoomState>>,
+    ledger: Arc<Mutex<MemoryState>>,
 }
 
 #[derive(Debug, Default)]
-struct RoomState {
+struct MemoryState {
     taken: usize,
     next: u64,
     /// Bodies that are not complete.
@@ -92,7 +92,7 @@ struct Unfinished {
 #[derive(Debug)]
 pub struct HeldBody {
     bytes: Vec<u8>,
-    room: RoomTaken,
+    room: MemoryTaken,
 }
 
 impl std::ops::Deref for HeldBody {
@@ -104,17 +104,17 @@ impl std::ops::Deref for HeldBody {
 }
 
 #[derive(Debug)]
-struct RoomTaken {
+struct MemoryTaken {
     id: u64,
     bytes: usize,
-    ledger: Arc<Mutex<RoomState>>,
+    ledger: Arc<Mutex<MemoryState>>,
 }
 
-fn lock(ledger: &Mutex<RoomState>) -> MutexGuard<'_, RoomState> {
+fn lock(ledger: &Mutex<MemoryState>) -> MutexGuard<'_, MemoryState> {
     ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Drop for RoomTaken {
+impl Drop for MemoryTaken {
     fn drop(&mut self) {
         let mut ledger = lock(&self.ledger);
         // Of a body that was given up the room went to another at once.
@@ -123,7 +123,7 @@ impl Drop for RoomTaken {
     }
 }
 
-impl BodyRoom {
+impl BodyMemory {
     /// Room within `bounds`.
     #[must_use]
     pub fn new(bounds: BodyBounds) -> Self {
@@ -162,15 +162,15 @@ impl BodyRoom {
         Ok(HeldBody { bytes, room })
     }
 
-    fn begin_body(&self, give_up: CancellationToken) -> RoomTaken {
+    fn begin_body(&self, give_up: CancellationToken) -> MemoryTaken {
         let mut ledger = lock(&self.ledger);
         ledger.next += 1;
         let id = ledger.next;
         ledger.unfinished.insert(id, Unfinished { held: 0, progress: Instant::now(), give_up });
-        RoomTaken { id, bytes: 0, ledger: Arc::clone(&self.ledger) }
+        MemoryTaken { id, bytes: 0, ledger: Arc::clone(&self.ledger) }
     }
 
-    async fn collect_body(&self, mut body: Body, announced: usize, room: &RoomTaken) -> Result<Vec<u8>, BodyError> {
+    async fn collect_body(&self, mut body: Body, announced: usize, room: &MemoryTaken) -> Result<Vec<u8>, BodyError> {
         let mut bytes = Vec::new();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| BodyError::Broken(error.to_string()))?;
@@ -185,7 +185,7 @@ impl BodyRoom {
                 capacity =
                     (2 * capacity).max(FIRST_PIECE_BYTES).min(announced.max(wanted)).max(wanted).min(self.bounds.one);
             }
-            self.take_room(room.id, capacity - bytes.capacity(), capacity)?;
+            self.take_memory(room.id, capacity - bytes.capacity(), capacity)?;
             bytes.reserve_exact(capacity - bytes.len());
             bytes.extend_from_slice(&data);
         }
@@ -193,7 +193,7 @@ impl BodyRoom {
     }
 
     /// Room for `more` bytes of a body that then holds `held`.
-    fn take_room(&self, id: u64, more: usize, held: usize) -> Result<(), BodyError> {
+    fn take_memory(&self, id: u64, more: usize, held: usize) -> Result<(), BodyError> {
         let most = self.bounds.all - if held > SMALL_BODY_BYTES { self.bounds.reserve } else { 0 };
         let mut guard = lock(&self.ledger);
         let ledger = &mut *guard;

@@ -29,7 +29,7 @@ fn short() -> Bounds {
 
 const BODIES: BodyBounds = BodyBounds { one: 100_000, all: 200_000, reserve: 20_000, within: Duration::from_secs(600) };
 
-async fn read_all(State(room): State<BodyRoom>, request: Request) -> Response {
+async fn read_all(State(room): State<BodyMemory>, request: Request) -> Response {
     match room.read_body(request.into_body()).await {
         Ok(body) => body.len().to_string().into_response(),
         Err(error) => (error.status(), error.to_string()).into_response(),
@@ -37,9 +37,12 @@ async fn read_all(State(room): State<BodyRoom>, request: Request) -> Response {
 }
 
 /// A server, and its end.
-fn serve(bounds: Bounds, bodies: BodyBounds) -> (SocketAddr, BodyRoom, tokio::task::JoinHandle<()>, CancellationToken) {
+fn serve(
+    bounds: Bounds,
+    bodies: BodyBounds,
+) -> (SocketAddr, BodyMemory, tokio::task::JoinHandle<()>, CancellationToken) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, stop, room) = (listener.local_addr().unwrap(), CancellationToken::new(), BodyRoom::new(bodies));
+    let (address, stop, room) = (listener.local_addr().unwrap(), CancellationToken::new(), BodyMemory::new(bodies));
     let routes = Router::new()
         .route("/", get(|| async { "hello" }))
         .route("/long", get(|| async { vec![b'x'; 32 << 20] }))
@@ -247,7 +250,7 @@ async fn a_body_for_which_there_is_no_room_takes_that_of_the_one_that_stands_sti
 
 #[tokio::test]
 async fn complete_bodies_leave_room_for_small_ones() {
-    let room = BodyRoom::new(BODIES);
+    let room = BodyMemory::new(BODIES);
     let read = |length: usize| room.read_body(Body::from(vec![b'x'; length]));
     let held = [read(90_000).await.unwrap(), read(90_000).await.unwrap()];
     assert_eq!(read(70_000).await.unwrap_err(), BodyError::NoRoom);

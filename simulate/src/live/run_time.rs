@@ -15,7 +15,7 @@ const OVERDUE: Millis = Millis::from_secs(60);
 
 /// What is known of a job's run.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ToldRun {
+pub(crate) struct StatedRun {
     /// How long it takes, as it says.
     pub(crate) said: Option<Millis>,
     /// After which time it is ended.
@@ -56,8 +56,8 @@ pub(crate) enum RunSource {
 pub(crate) type RunSources = HashMap<Arc<str>, RunSource>;
 
 /// What is left of the run of a job of a queue.
-pub(crate) fn expect_run(past: &PastRuns, queue: &QueueName, told: ToldRun, assume: Millis) -> RunTime {
-    let ToldRun { said, limit, ran } = told;
+pub(crate) fn expect_run(past: &PastRuns, queue: &QueueName, told: StatedRun, assume: Millis) -> RunTime {
+    let StatedRun { said, limit, ran } = told;
     let left_of = |whole: Millis| {
         let whole = limit.map_or(whole, |limit| whole.min(limit));
         match (ran, whole.since(ran.unwrap_or_default())) {
@@ -119,7 +119,7 @@ mod tests {
         limit: Option<u64>,
         ran: Option<u64>,
     ) -> (u64, Option<u64>, RunSource) {
-        let told = ToldRun { said: said.map(SECOND), limit: limit.map(SECOND), ran: ran.map(SECOND) };
+        let told = StatedRun { said: said.map(SECOND), limit: limit.map(SECOND), ran: ran.map(SECOND) };
         let RunTime { run, estimate, source } = expect_run(past, &"q".into(), told, ASSUME);
         (run.seconds(), estimate.map(Millis::seconds), source)
     }

@@ -47,7 +47,7 @@ impl KeptPolicies {
         match self.by_name.get(name) {
             Some(kept) => *kept != self.fit_selection(name, selection),
             None if selection.is_empty() => false,
-            None => self.has_room() || !self.has_left_out,
+            None => self.has_capacity() || !self.has_left_out,
         }
     }
 
@@ -60,7 +60,7 @@ impl KeptPolicies {
         if selection.is_empty() {
             return;
         }
-        if self.has_room() {
+        if self.has_capacity() {
             self.bytes += selection.count_bytes();
             self.by_name.insert(name.into(), selection);
         } else {
@@ -68,7 +68,7 @@ impl KeptPolicies {
         }
     }
 
-    fn has_room(&self) -> bool {
+    fn has_capacity(&self) -> bool {
         self.by_name.len() < MOST_POLICIES
     }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use caldera_runtime::{
-    bounded::body::BodyRoom,
+    bounded::body::BodyMemory,
     clock::{SharedClock, SystemClock},
     serve::{Ready, SharedRegistry},
     watch::Follower,
@@ -33,7 +33,7 @@ pub struct SharedCache {
     pub(super) client: Client,
     pub(super) clock: SharedClock,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) bodies: BodyRoom,
+    pub(super) bodies: BodyMemory,
     pub(super) memory: usize,
     /// Without it reviews are decided where they arrive: on one thread in one order.
     pub(super) pool: Option<ReviewPool>,
@@ -52,7 +52,7 @@ impl SharedCache {
     pub fn new(client: Client, registry: &SharedRegistry) -> Self {
         let metrics = Arc::new(Metrics::register_metrics(registry));
         let limits = Limits::default();
-        let (cache, bodies) = (Arc::default(), BodyRoom::new(limits.bodies));
+        let (cache, bodies) = (Arc::default(), BodyMemory::new(limits.bodies));
         Self { cache, client, clock: Arc::new(SystemClock), metrics, bodies, memory: limits.memory, pool: None }
     }
 
@@ -66,7 +66,7 @@ impl SharedCache {
     #[must_use]
     pub fn with_threads(self, limits: &Limits) -> Self {
         let at_once = std::thread::available_parallelism().map_or(2, usize::from);
-        let (bodies, pool) = (BodyRoom::new(limits.bodies), Some(ReviewPool::new(at_once)));
+        let (bodies, pool) = (BodyMemory::new(limits.bodies), Some(ReviewPool::new(at_once)));
         Self { bodies, memory: limits.memory, pool, ..self }
     }
 

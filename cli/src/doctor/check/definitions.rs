@@ -119,7 +119,7 @@ pub(super) fn check_rights(facts: &Facts) -> Vec<Finding> {
     }
     // What is printed knows no kind that is told by data, and would take the rights to it away.
     let apply = "caldera manifests --only rbac | kubectl apply --server-side -f -";
-    let fix = if facts.told_kinds.is_empty() { apply } else { UPGRADE };
+    let fix = if facts.declared_kinds.is_empty() { apply } else { UPGRADE };
     for ((component, is_told), rights) in denied {
         let shown: Vec<String> = rights.iter().map(|right| describe_right(right)).collect();
         let shown = join_first_names(shown.iter().map(String::as_str));

@@ -12,14 +12,14 @@ use super::{
 };
 use crate::{
     doctor::{
-        facts::{Facts, Right, ToldKind},
+        facts::{DeclaredKind, Facts, Right},
         finding::{Check, Finding},
     },
     objects::{name_of, read_text_at},
 };
 
 /// Jobs of a kind that does not count are queued by nobody.
-pub(super) fn check_told_kinds(facts: &Facts) -> Vec<Finding> {
+pub(super) fn check_declared_kinds(facts: &Facts) -> Vec<Finding> {
     let tell = |(name, why): (&String, &String)| {
         let finding = Check::Definitions.error(format!("WorkloadKind {name} does not count: {why}"));
         finding.fixed_by(format!("kubectl edit workloadkind {name}"))
@@ -29,7 +29,7 @@ pub(super) fn check_told_kinds(facts: &Facts) -> Vec<Finding> {
 
 /// What was made before a kind was told, one finding for each kind.
 pub(super) fn check_registrations(facts: &Facts) -> Vec<Finding> {
-    if facts.told_kinds.is_empty() {
+    if facts.declared_kinds.is_empty() {
         return Vec::new();
     }
     let mut printed = Vec::from(build_printed_configurations(facts));
@@ -43,7 +43,7 @@ pub(super) fn check_registrations(facts: &Facts) -> Vec<Finding> {
         };
         of_kind.iter().flatten().find(|one| name_of(one) == name_of(printed))
     };
-    let tell = |kind: &ToldKind| {
+    let tell = |kind: &DeclaredKind| {
         let lacking = printed.iter().filter(|one| find(one).is_some_and(|found| is_unknown(kind, one, found)));
         let lacking: Vec<String> =
             lacking.map(|one| format!("{} {}", read_text_at(one, "/kind"), name_of(one))).collect();
@@ -54,15 +54,15 @@ pub(super) fn check_registrations(facts: &Facts) -> Vec<Finding> {
         );
         (!lacking.is_empty()).then(|| CHECK_WEBHOOKS.warning(what).fixed_by(UPGRADE))
     };
-    facts.told_kinds.iter().filter_map(tell).collect()
+    facts.declared_kinds.iter().filter_map(tell).collect()
 }
 
 /// Whether an object that was found was made before some kind was told.
-pub(super) fn lacks_told_kind(facts: &Facts, wanted: &Value, found: &Value) -> bool {
-    facts.told_kinds.iter().any(|kind| is_unknown(kind, wanted, found))
+pub(super) fn lacks_declared_kind(facts: &Facts, wanted: &Value, found: &Value) -> bool {
+    facts.declared_kinds.iter().any(|kind| is_unknown(kind, wanted, found))
 }
 
-fn is_unknown(kind: &ToldKind, wanted: &Value, found: &Value) -> bool {
+fn is_unknown(kind: &DeclaredKind, wanted: &Value, found: &Value) -> bool {
     let names = |object: &Value| {
         let text = object.to_string();
         text.contains(&kind.group) && (text.contains(&kind.kind) || text.contains(&kind.plural))
@@ -72,9 +72,9 @@ fn is_unknown(kind: &ToldKind, wanted: &Value, found: &Value) -> bool {
 
 /// Whether a right is about the objects of such a kind.
 pub(super) fn is_of_told_kind(facts: &Facts, right: &Right) -> bool {
-    facts.told_kinds.iter().any(|kind| (&kind.group, &kind.plural) == (&right.group, &right.resource))
+    facts.declared_kinds.iter().any(|kind| (&kind.group, &kind.plural) == (&right.group, &right.resource))
 }
 
-fn name_kind(kind: &ToldKind) -> String {
+fn name_kind(kind: &DeclaredKind) -> String {
     format!("{}.{}", kind.plural, kind.group)
 }

@@ -30,13 +30,13 @@ const UPGRADE: &str = "caldera upgrade --kubeconfig karmada.kubeconfig";
 
 /// What mends a registration that is there.
 fn name_registration_fix(facts: &Facts) -> &'static str {
-    if facts.told_kinds.is_empty() { APPLY } else { UPGRADE }
+    if facts.declared_kinds.is_empty() { APPLY } else { UPGRADE }
 }
 
 /// Everything that is wrong, by check, the worst first.
 pub fn find_faults(facts: &Facts) -> Vec<Finding> {
     let mut all = definitions::check_definitions(facts);
-    all.extend(kinds::check_told_kinds(facts));
+    all.extend(kinds::check_declared_kinds(facts));
     all.extend(definitions::check_rights(facts));
     all.extend(karmada::check_karmada_account(facts));
     all.extend(webhooks::check_webhooks(facts));

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{
-    CHECK_WEBHOOKS as CHECK, kinds::lacks_told_kind, name_registration_fix, printed::list_printed_policies,
+    CHECK_WEBHOOKS as CHECK, kinds::lacks_declared_kind, name_registration_fix, printed::list_printed_policies,
     take_visible,
 };
 use crate::{
@@ -39,7 +39,7 @@ pub(super) fn check_policies(facts: &Facts) -> Vec<Finding> {
             let name = name_of(wanted);
             match found.iter().find(|one| name_of(one) == name) {
                 None => missing.push(name),
-                Some(found) if lacks_told_kind(facts, wanted, found) => {}
+                Some(found) if lacks_declared_kind(facts, wanted, found) => {}
                 Some(found) => {
                     other.extend(list_differences(wanted, found).iter().map(|field| format!("{field} of {name}")));
                 }

@@ -16,7 +16,7 @@ use caldera_runtime::tls::read_validities;
 use serde_json::Value;
 
 use super::{
-    APPLY, CHECK_WEBHOOKS as CHECK, OURS, components::age, kinds::lacks_told_kind, name_registration_fix,
+    APPLY, CHECK_WEBHOOKS as CHECK, OURS, components::age, kinds::lacks_declared_kind, name_registration_fix,
     printed::build_printed_configurations, take_visible,
 };
 use crate::{
@@ -74,7 +74,7 @@ fn build_missing_finding(check: Check, wanted: &Value) -> Finding {
 }
 
 fn compare_hooks(facts: &Facts, check: Check, wanted: &Value, found: &Value) -> Vec<Finding> {
-    if lacks_told_kind(facts, wanted, found) {
+    if lacks_declared_kind(facts, wanted, found) {
         return Vec::new();
     }
     let fix = name_registration_fix(facts);

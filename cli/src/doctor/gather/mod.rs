@@ -35,8 +35,8 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::facts::{
-    CheckedBinding, CommandFacts, Facts, InterpreterFailure, InventoryFacts, KarmadaAccount, LeaseFacts, PodGroupFacts,
-    Probe, ProbeFailure, QueueFacts, ToldKind, Versions, WorkFacts,
+    CheckedBinding, CommandFacts, DeclaredKind, Facts, InterpreterFailure, InventoryFacts, KarmadaAccount, LeaseFacts,
+    PodGroupFacts, Probe, ProbeFailure, QueueFacts, Versions, WorkFacts,
 };
 use crate::{
     objects::{self, Visible, annotation_of, get_object, key_of, list_objects, read_list_at, read_text_at},
@@ -123,7 +123,7 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
         our_clock: ahead,
         definitions,
         kind_faults: list_kind_faults(),
-        told_kinds: list_told_kinds(),
+        declared_kinds: list_declared_kinds(),
         rights: rights::review_rights(client, &places.granted).await,
         mutating,
         validating,
@@ -169,11 +169,11 @@ fn creation_time(object: &Value) -> Option<Timestamp> {
 }
 
 /// Those that this process was told when it connected.
-fn list_told_kinds() -> Vec<ToldKind> {
+fn list_declared_kinds() -> Vec<DeclaredKind> {
     let told = WorkloadKind::list_all().filter(|kind| matches!(kind, WorkloadKind::Declared(_)));
     told.map(|kind| {
         let ApiResource { group, kind, plural, .. } = kind.api_resource();
-        ToldKind { group, kind, plural }
+        DeclaredKind { group, kind, plural }
     })
     .collect()
 }

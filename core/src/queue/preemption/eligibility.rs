@@ -164,7 +164,7 @@ impl<'a> Eligibility<'a> {
             return Err(Exemption::NotNearer);
         }
         let Ok(matters) = &self.entitled[meeting.preemptor] else { return Err(Exemption::NotNearer) };
-        let steps = self.count_uncovered_steps(job, part, meeting.candidate)?;
+        let steps = self.count_steps_above_deserved(job, part, meeting.candidate)?;
         let counts = |level| match self.cover_of(job, part, level) {
             Cover::Over(dims) => dims.iter().any(|dim| matters.contains(dim)),
             Cover::Unstated | Cover::WithinDeserved => true,
@@ -213,8 +213,8 @@ impl<'a> Eligibility<'a> {
         if candidate.priority >= self.preemptor.priority || !self.is_allowed_by_rule(candidate, meeting) {
             return Err(Exemption::NotLower);
         }
-        let steps = self.count_uncovered_steps(job, part, meeting.candidate)?;
-        if part == JobPart::Whole && !self.preemptor_is_covered_first(job, meeting) {
+        let steps = self.count_steps_above_deserved(job, part, meeting.candidate)?;
+        if part == JobPart::Whole && !self.preemptor_is_within_deserved_first(job, meeting) {
             return Err(Exemption::WithinDeserved);
         }
         self.check_reclaimable(candidate, meeting)?;
@@ -225,7 +225,7 @@ impl<'a> Eligibility<'a> {
     }
 
     /// Steps that none of the first `levels` queues of a job covers: for all of it none, if its minimum is not covered.
-    fn count_uncovered_steps(&self, job: usize, part: JobPart, levels: usize) -> Result<u32, Exemption> {
+    fn count_steps_above_deserved(&self, job: usize, part: JobPart, levels: usize) -> Result<u32, Exemption> {
         match part {
             JobPart::Whole if self.coverage.minimum[job][..levels].contains(&Cover::WithinDeserved) => {
                 Err(Exemption::WithinDeserved)
@@ -242,7 +242,7 @@ impl<'a> Eligibility<'a> {
     }
 
     /// True if, from the preemptor's queue up, a queue covers the preemptor before one covers the job.
-    fn preemptor_is_covered_first(&self, job: usize, meeting: CommonQueue) -> bool {
+    fn preemptor_is_within_deserved_first(&self, job: usize, meeting: CommonQueue) -> bool {
         let preemptor = &self.coverage.preemptor;
         if preemptor[..meeting.preemptor].contains(&true) {
             return true;

@@ -192,7 +192,7 @@ pub(crate) struct Reservations {
     /// To be looked at again.
     pub(crate) dirty: BTreeSet<ReservationId>,
     /// To be worked out again once no admissible job is left.
-    pub(crate) doubted: BTreeSet<ReservationId>,
+    pub(crate) deferred: BTreeSet<ReservationId>,
     /// Queues that hold more or less than before.
     moved: BTreeSet<QueueIndex>,
     /// To be looked at again at a time.
@@ -218,7 +218,7 @@ impl Default for Reservations {
             timed: BTreeSet::new(),
             version: 0,
             dirty: BTreeSet::new(),
-            doubted: BTreeSet::new(),
+            deferred: BTreeSet::new(),
             moved: BTreeSet::new(),
             due: BTreeSet::new(),
             changed: false,

@@ -66,8 +66,8 @@ impl Reservations {
     }
 
     /// What was put off is looked at now.
-    pub(crate) fn mark_doubted_dirty(&mut self) {
-        self.dirty.append(&mut self.doubted);
+    pub(crate) fn mark_deferred_dirty(&mut self) {
+        self.dirty.append(&mut self.deferred);
     }
 
     /// Queues hold more or less than before.
@@ -102,12 +102,12 @@ impl Reservations {
     pub(crate) fn forget_updates(&mut self) {
         self.due.clear();
         self.dirty.clear();
-        self.doubted.clear();
+        self.deferred.clear();
     }
 
     #[cfg(test)]
     pub(crate) fn count_updates(&self) -> usize {
-        self.due.len() + self.dirty.len() + self.doubted.len()
+        self.due.len() + self.dirty.len() + self.deferred.len()
     }
 
     /// When something is to be looked at again.

@@ -73,7 +73,7 @@ fn healthy() -> Facts {
         our_clock: Some(0),
         definitions: Ok(definitions),
         kind_faults: BTreeMap::new(),
-        told_kinds: Vec::new(),
+        declared_kinds: Vec::new(),
         rights: Ok(Vec::new()),
         mutating: Ok(vec![mutating]),
         validating: Ok(vec![validating]),

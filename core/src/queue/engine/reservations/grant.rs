@@ -36,7 +36,7 @@ impl Engine {
             requeued |= self.update_reservations_reaching(node);
         }
         let now = self.now;
-        self.reservations.mark_doubted_dirty();
+        self.reservations.mark_deferred_dirty();
         // Who gets another reservation gives the one it had away, which somebody else may be waiting for.
         for _ in 0..MOST_RESERVATION_ROUNDS {
             let dirty = self.reservations.take_dirty(now);
@@ -156,7 +156,7 @@ impl Engine {
             .take(MOST_CONSIDERED_JOBS + 1);
         let all: Vec<(ReservationRank, ShapeId)> = ranked.collect();
         if doubtful {
-            self.reservations.doubted.insert(id);
+            self.reservations.deferred.insert(id);
         }
         let mut requeued = false;
         let mut first = None;
