@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_architecture::{
-    Source, find_root, list_cycles, list_shared_names, read_crates, read_modules, read_modules_below, read_sources,
+    Source, find_root, link_modules_below, list_cycles, list_shared_names, read_crates, read_modules, read_sources,
 };
 
 /// What each product crate may depend on. Nobody depends on a component but `cli`, which starts it.
@@ -55,7 +55,7 @@ fn crates_depend_only_on_those_below_them() {
     let allowed = BTreeMap::from(MAY_USE);
     let mut broken = Vec::new();
     for (name, uses) in &crates {
-        println!("{name} -> {}", uses.iter().map(String::as_str).collect::<Vec<_>>().join(" "));
+        println!("{name} -> {}", join(uses));
         let Some(allowed) = allowed.get(name.as_str()) else { continue };
         let wrong = uses.iter().filter(|used| !allowed.contains(&used.as_str()));
         broken.extend(wrong.map(|used| format!("{name} uses {used}")));
@@ -73,7 +73,7 @@ fn modules_of_product_crates_import_each_other_in_no_circle() {
         let modules = read_modules(name);
         println!("{name}");
         for (module, imports) in &modules {
-            println!("  {module} -> {}", imports.iter().map(String::as_str).collect::<Vec<_>>().join(" "));
+            println!("  {module} -> {}", join(imports));
         }
         let cycles = list_cycles(&modules);
         broken.extend(cycles.into_iter().map(|cycle| format!("{name}: {cycle:?}")));
@@ -81,20 +81,33 @@ fn modules_of_product_crates_import_each_other_in_no_circle() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
+/// Circles that are there still, each through a name that the folder shows. No other may be; the list only shrinks.
+const CIRCLES: [&str; 4] = [
+    "core::split: exact_packing gang_fit node_miss packing refusal",
+    "crds::workload: anti_affinity declared kind kind_declaration kind_names layout layouts mpi_job train_job",
+    "runtime::otlp: export layer",
+    "controller::explain: explanation queues",
+];
+
+/// In each folder what lies in a folder of it counts as that one.
 #[test]
 fn modules_of_one_folder_import_each_other_in_no_circle() {
-    let mut broken = Vec::new();
+    let mut circles = Vec::new();
     for name in PRODUCT {
         let sources = read_sources(&find_root().join(name).join("src"));
         let folders: BTreeSet<&[String]> =
             sources.iter().filter_map(|source| Some(source.module.split_last()?.1)).collect();
         for module in folders.into_iter().filter(|module| !module.is_empty()) {
             let module: Vec<&str> = module.iter().map(String::as_str).collect();
-            let cycles = list_cycles(&read_modules_below(name, &module));
-            broken.extend(cycles.into_iter().map(|cycle| format!("{name}::{}: {cycle:?}", module.join("::"))));
+            let cycles = list_cycles(&link_modules_below(&sources, &module));
+            circles.extend(cycles.into_iter().map(|cycle| format!("{name}::{}: {}", module.join("::"), join(&cycle))));
         }
     }
-    assert!(broken.is_empty(), "{broken:#?}");
+    assert_eq!(circles, CIRCLES);
+}
+
+fn join(names: &BTreeSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
