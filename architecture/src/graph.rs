@@ -34,7 +34,9 @@ pub fn link_modules(sources: &[Source]) -> Graph {
     graph
 }
 
-/// The same below one module: the imports between the modules directly below that.
+/// The same below one module: the imports between the modules directly below that. What lies deeper counts as the
+/// module that it is in, and a name that the module above takes from one of them belongs to that one.
+#[must_use]
 pub fn link_modules_below(sources: &[Source], module: &[&str]) -> Graph {
     let below = |path: &[String]| {
         let (start, rest) = path.split_at_checked(module.len())?;

@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub use graph::{Graph, list_cycles};
+pub use graph::{Graph, link_modules_below, list_cycles};
 pub use sbom::build_sbom;
 pub use source::{Source, read_sources};
 pub use types::list_shared_names;
@@ -57,12 +57,6 @@ fn read_name(manifest: &str) -> &str {
 #[must_use]
 pub fn read_modules(folder: &str) -> Graph {
     graph::link_modules(&read_sources(&find_root().join(folder).join("src")))
-}
-
-/// The same below one module: its modules, with those of them that each imports.
-#[must_use]
-pub fn read_modules_below(folder: &str, module: &[&str]) -> Graph {
-    graph::link_modules_below(&read_sources(&find_root().join(folder).join("src")), module)
 }
 
 fn read(path: &Path) -> String {

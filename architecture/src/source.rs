@@ -136,7 +136,7 @@ fn list_paths(code: &str, module: &[String]) -> Vec<Vec<String>> {
         let base = match *token {
             "crate" if follows => Vec::new(),
             "super" if follows && before != Some("::") => module[..module.len().saturating_sub(1)].to_vec(),
-            "self" => continue,
+            "self" if follows => module.to_vec(),
             _ if follows && before == Some("use") => {
                 expand_path(&tokens[i..], module, &mut paths);
                 continue;
@@ -209,7 +209,7 @@ mod tests {
         let text = "use crate::{a::{B, c}, d as e}; fn f() { super::g::h(); super::super::i() } use std::fmt;";
         assert_eq!(paths("x/y.rs", text), ["a::B", "a::c", "d", "x::g::h", "i", "x::y::std::fmt"]);
         assert_eq!(paths("lib.rs", "mod a; pub use a::B; use b::{C, D};"), ["a::B", "b::C", "b::D"]);
-        assert_eq!(paths("x/mod.rs", "use super::y; use self::z; pub use a::B;"), ["y", "x::a::B"]);
+        assert_eq!(paths("x/mod.rs", "use super::y; use self::z; pub use a::B;"), ["y", "x::z", "x::a::B"]);
     }
 
     #[test]

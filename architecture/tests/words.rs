@@ -12,7 +12,7 @@ const TEXTS: [&str; 9] = [
     "core/src/split/refusal.rs",
     "core/src/split/node_miss.rs",
     "core/src/run_limit.rs",
-    "controller/src/decide/pod_group_status.rs",
+    "controller/src/decide/status/pod_group_status.rs",
     "controller/src/explain/explanation.rs",
     "controller/src/explain/mod.rs",
     "cli/src/why.rs",

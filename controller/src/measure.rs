@@ -20,7 +20,7 @@ use caldera_runtime::metric::{Counters, Metric, Sample};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    decide::{Controller, is_requeue, jobs::JobPhase, load_aware::list_cluster_reservations},
+    decide::{Controller, bindings::jobs::JobPhase, is_requeue, preemption::load_aware::list_cluster_reservations},
     explain::list_amounts,
     metrics::{
         BORROWED, CAPABILITY, CLUSTER_ALLOCATED, CLUSTER_CAPACITY, CLUSTER_FRAGMENTATION, CLUSTER_READY,

@@ -17,8 +17,8 @@ use caldera_core::{
 use crate::{
     decide::{
         Controller,
-        affinity::find_data_and_choice,
-        jobs::{JobPhase, JobState},
+        bindings::jobs::{JobPhase, JobState},
+        fleet::affinity::find_data_and_choice,
     },
     observe::{Binding, Key, admitted_gang},
 };

@@ -14,19 +14,19 @@
 //! | `ReleaseLease` | `runtime/src/lease.rs` | `write_release` |
 //! | `NoticeLoss`, `KillController` | `cli/src/components.rs` | `run_under_lease` |
 //! | `ListBindings`, `WatchBinding`, `WatchWorkload` | `controller/src/observe/objects.rs` | `apply_bindings` `set_binding` `apply_workloads` |
-//! | `ListBindings`, `WatchBinding` | `controller/src/decide/grant_history.rs` | `judge_grant` |
-//! | `ListBindings`, `WatchBinding` | `controller/src/decide/forged_record.rs` | `evict_faulty_records` |
+//! | `ListBindings`, `WatchBinding` | `controller/src/decide/bindings/grant_history.rs` | `judge_grant` |
+//! | `ListBindings`, `WatchBinding` | `controller/src/decide/admission/forged_record.rs` | `evict_faulty_records` |
 //! | `ListBindings`, `WatchBinding` | `controller/src/decide/controller.rs` | `reassess_binding` |
 //! | `WatchBinding`, `WatchWorkload` | `core/src/queue/quota/ledger.rs` | `compute_charge` |
-//! | `ReleaseJob` | `controller/src/decide/release.rs` | `release_admissible_jobs` |
-//! | `ReleaseJob` | `controller/src/decide/jobs.rs` | `assume_record` `take_retry` |
-//! | `SettleLaterGrants`, `WatchBinding` | `controller/src/decide/stale_grant.rs` | `regrant_or_take_back` |
-//! | `RequeueUnplaced` | `controller/src/decide/placement_deadlines.rs` | `requeue_unplaced` |
-//! | `RequeueUnplaced` | `controller/src/decide/eviction.rs` | `requeue_binding` |
+//! | `ReleaseJob` | `controller/src/decide/admission/release.rs` | `release_admissible_jobs` |
+//! | `ReleaseJob` | `controller/src/decide/bindings/jobs.rs` | `assume_record` `take_retry` |
+//! | `SettleLaterGrants`, `WatchBinding` | `controller/src/decide/admission/stale_grant.rs` | `regrant_or_take_back` |
+//! | `RequeueUnplaced` | `controller/src/decide/copies/placement_deadlines.rs` | `requeue_unplaced` |
+//! | `RequeueUnplaced` | `controller/src/decide/bindings/eviction.rs` | `requeue_binding` |
 //! | `ExecuteWrite` | `controller/src/write/patch.rs` | `patch_release` `patch_resize` `patch_eviction` |
 //! | `ExecuteWrite` | `global-scheduler/src/write/binding_writes.rs` | `patch_clusters` |
 //! | `ExecuteWrite`, `LoseAnswer` | `runtime/src/write.rs` | `execute_write` `classify_write_error` |
-//! | `FollowAnswer`, `LoseAnswer` | `controller/src/decide/answers.rs` | `follow_release_answer` `follow_eviction_answer` |
+//! | `FollowAnswer`, `LoseAnswer` | `controller/src/decide/controller/answers.rs` | `follow_release_answer` `follow_eviction_answer` |
 //! | `FollowAnswer`, `LoseAnswer` | `global-scheduler/src/run/scheduler/outcomes.rs` | `apply_outcome` `apply_write_failure` |
 //! | `ListForScheduler`, `WatchForScheduler` | `global-scheduler/src/observe/cache.rs` | `update_binding` |
 //! | `WatchForScheduler`, `ApplyRead` | `global-scheduler/src/run/scheduler.rs` | `decide_and_write_binding` `begin_lease_read` |

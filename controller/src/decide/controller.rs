@@ -4,6 +4,9 @@
 //! concern that has a deadline for a binding looks at it. Answers to writes come back the same way. No I/O, no clock of
 //! its own.
 
+mod answers;
+mod batch_job_pods;
+mod binding_deadlines;
 mod clusters;
 
 use caldera_core::{
@@ -23,35 +26,29 @@ use std::{
     sync::Arc,
 };
 
+use self::binding_deadlines::BindingDeadlines;
 use super::{
-    admission_events::AdmissionEvents,
-    assess::{assess_with_admission_checks, estimate_end},
-    assumed_place::update_assumed_place,
-    binding_deadlines::BindingDeadlines,
-    capacity::FleetCapacity,
-    cluster_faults::ClusterFaults,
-    cron_jobs::CronJobs,
-    data_catalogue::DataCatalogue,
-    data_claims::DataClaims,
+    accounts::{ended_jobs::EndedJobs, recorded_actions::RecordedActions, usage_accounts::UsageAccounts},
+    admission::{
+        assess::{assess_with_admission_checks, estimate_end},
+        assumed_place::update_assumed_place,
+    },
+    bindings::{
+        eviction_wait::{compute_eviction_expiry, explain_eviction_wait, observe_old_copies},
+        jobs::Jobs,
+    },
+    copies::member_loss::MemberLoss,
     deadlines::add_wait,
-    ended_jobs::EndedJobs,
-    eviction_wait::{compute_eviction_expiry, explain_eviction_wait, observe_old_copies},
-    hyper_jobs::HyperJobs,
-    job_commands::JobCommands,
-    jobs::Jobs,
-    load_aware::LoadAware,
-    member_loss::MemberLoss,
-    phase_counts::PhaseCounts,
-    pod_groups::PodGroupWrites,
-    preemption::Preemption,
-    queue_annotations::QueueAnnotations,
-    queue_lifecycle::QueueLifecycle,
-    queue_numbers::QueueNumbersWrites,
-    recorded_actions::RecordedActions,
+    fleet::{capacity::FleetCapacity, cluster_faults::ClusterFaults},
+    kinds::{cron_jobs::CronJobs, data_catalogue::DataCatalogue, data_claims::DataClaims, hyper_jobs::HyperJobs},
+    lifecycle::{job_commands::JobCommands, ttl::Expiries},
+    preemption::{attempt::Preemption, load_aware::LoadAware},
+    queues::{
+        phase_counts::PhaseCounts, queue_annotations::QueueAnnotations, queue_lifecycle::QueueLifecycle,
+        queue_numbers::QueueNumbersWrites,
+    },
     sent_writes::SentWrites,
-    ttl::Expiries,
-    usage_accounts::UsageAccounts,
-    waiting_state::WaitingStates,
+    status::{admission_events::AdmissionEvents, pod_groups::PodGroupWrites, waiting_state::WaitingStates},
 };
 use crate::{
     observe::{Binding, Change, CommandFacts, Input, Key, ObjectKind, Objects, PodGroupFacts},

@@ -3,9 +3,10 @@
 //!
 //! [`Deadlines`] keeps a time for each binding, and beside it what its owner knows of it. A binding may be known
 //! without a time. Nothing is removed when it is due: whoever acts on it gives it another time first, should its write
-//! fail. What it keeps is asked for and forgotten in one place, [`binding_deadlines`](super::binding_deadlines), not by
-//! each owner. The backoff after failures in a row doubles, up to 64 times the first wait and ten minutes at most.
-//! That of a requeued job is another one ([`eviction`](super::eviction)).
+//! fail. What it keeps is asked for and forgotten in one place,
+//! [`binding_deadlines`](super::controller::binding_deadlines), not by each owner. The backoff after failures in a row
+//! doubles, up to 64 times the first wait and ten minutes at most. That of a requeued job is another one
+//! ([`eviction`](super::bindings::eviction)).
 
 use std::collections::BTreeMap;
 

@@ -2,113 +2,44 @@
 //! the scheduler's. Before every kind is listed nothing is decided.
 //!
 //! Releases go first, in the engine's order, each within the capacity that the ones before it left. A decision that
-//! releases returns right after them, once in a row; what users read comes after them, coalesced. The parts, in the
-//! order in which [`decide`] calls them; [`Controller`] itself first creates the default queue and takes up retries:
+//! releases returns right after them, once in a row; what users read comes after them, coalesced. The text of
+//! [`decide`] has the order in which the rules are asked. [`Controller`] itself first creates the default queue and
+//! takes up retries.
 //!
-//! | module | decides |
+//! The rules lie in folders, each with the table of its modules. Each folder imports only what stands above it here:
+//!
+//! | folder | decides |
 //! |---|---|
-//! | [`capacity`], [`affinity`] | where a gang would go now, and what the fleet has |
-//! | [`grant_history`], [`forged_record`] | which admissions and placements no controller made; they are taken away |
-//! | [`stale_grant`] | what becomes of admissions that an earlier lease holder wrote |
-//! | [`withdrawal`] | which jobs leave their clusters since their users suspend or end them, or since they failed |
-//! | [`run_limits`] | which jobs are warned and ended since they ran for as long as they may |
-//! | [`policy_restart`] | which split jobs restart, or fail, as a whole since a copy restarted |
-//! | [`min_success`] | which split jobs end since enough of their pods succeeded over all clusters |
-//! | [`failed_job`] | which batch Jobs are told that they failed |
-//! | [`job_commands`] | what Commands for jobs do |
-//! | [`release`] | which jobs are released |
-//! | [`unused_quota`], [`resize`] | how records follow what is placed, and what is wanted |
-//! | [`preemption`] | which jobs are evicted for a pending one |
-//! | [`pod_groups`], [`pod_group_status`], [`refresh_budget`] | what users read on PodGroups, and when |
-//! | [`first_words`] | whose PodGroup is made next where writes are slow |
-//! | [`queue_numbers`], [`phase_counts`] | which numbers are written in a queue's status |
-//! | [`waiting_state`] | what a Volcano Job says of itself while it waits |
-//! | [`admission_events`] | which events say that a job was admitted after a wait |
-//! | [`placement_deadlines`], [`pods_ready`] | which admitted jobs are requeued: not placed, or not started |
-//! | [`silent_copy`] | which Works Karmada is asked to apply again |
-//! | [`orphan_copy`] | which bindings Karmada is asked to look at again |
-//! | [`member_loss`] | which gangs are withdrawn from clusters that are lost |
-//! | [`refused_copy`] | which jobs go elsewhere since a member will not have their copy |
-//! | [`cron_jobs`] | which runs of CronJobs are due, which of their jobs are made and deleted, and what they say |
-//! | [`load_aware`] | which jobs leave clusters whose nodes are really hot |
-//! | [`hyper_jobs`] | which jobs and policies HyperJobs make, change and delete, and what these say of themselves |
-//! | [`data_catalogue`] | which data a catalogue is asked for |
-//! | [`data_claims`] | what DataSourceClaims and DataSources say of themselves |
-//! | [`ttl`] | which jobs that ended are deleted |
-//! | [`queue_lifecycle`] | which queues open and close |
-//! | [`queue_annotations`] | what is said on queues: their faults, and the amounts that count |
-//! | [`cluster_faults`] | which annotations of Clusters count for nothing |
+//! | [`fleet`] | what the members have for jobs, and where a gang would go now |
+//! | [`bindings`] | what each binding waits for or holds, and what the queue engine is told of it |
+//! | [`admission`] | which jobs get quota and are released, and which grants count |
+//! | [`preemption`] | which jobs leave their clusters for a pending one, or since nodes are hot |
+//! | [`kinds`] | what HyperJobs, CronJobs and claims of data make, and what they say of themselves |
+//! | [`lifecycle`] | which jobs are suspended, restarted, ended and deleted |
+//! | [`copies`] | what is done where a copy in a member is not placed, not started, not seen, refused or lost |
+//! | [`queues`] | what is written on queues, and when they open and close |
+//! | [`status`] | what users read of their jobs, and when |
+//! | [`accounts`] | what was used, how jobs ended, and who did what |
 //!
-//! Of all that, [`sent_writes`] holds back what was sent and is not seen yet.
-//!
-//! Outside of [`decide`]: [`shadow`] says what would be released and evicted beside another scheduler, [`answers`]
-//! takes in what became of writes, [`batch_job_pods`] counts pods on nodes, [`usage_accounts`], [`ended_jobs`] and
-//! [`recorded_actions`] keep the accounts that the loop saves.
-//!
-//! [`binding_state`] and [`assess`] say what a binding waits for or holds, [`run_terms`] what its record says beside
-//! its charge, [`eviction`] takes it away and [`eviction_wait`] says why it does not wait again yet, [`jobs`] tells the
-//! queue engine, [`deadlines`] and [`binding_deadlines`] keep times, and [`controller`] has the state of all of it.
+//! Above all of them is [`deadlines`], which adds, compares and keeps times. Below them are the two that know them all:
+//! [`controller`] has their state, and takes in objects and what became of writes; this module calls them. Of all that
+//! is decided, [`sent_writes`] holds back what was sent and is not seen yet. [`shadow`] says what would be released and
+//! evicted beside another scheduler.
 
-mod admission_events;
-pub(crate) mod affinity;
-mod answers;
-pub(crate) mod assess;
-mod assumed_place;
-mod batch_job_pods;
-mod binding_deadlines;
-pub(crate) mod binding_state;
-pub(crate) mod capacity;
-mod cluster_faults;
+mod accounts;
+pub(crate) mod admission;
+pub(crate) mod bindings;
 mod controller;
-mod copy_cleanup;
-mod cron_jobs;
-mod data_catalogue;
-mod data_claims;
+mod copies;
 mod deadlines;
-mod ended_jobs;
-mod eviction;
-mod eviction_wait;
-mod failed_job;
-mod first_words;
-mod forged_record;
-mod grant_history;
-mod held_copy;
-pub(crate) mod hyper_jobs;
-mod job_commands;
-pub(crate) mod job_gangs;
-pub(crate) mod jobs;
-pub(crate) mod load_aware;
-pub(crate) mod member_loss;
-mod min_success;
-mod orphan_copy;
-mod outdated_texts;
-mod phase_counts;
-mod placement_deadlines;
-pub(crate) mod pod_group_status;
-mod pod_groups;
-pub(crate) mod pods_ready;
-mod policy_restart;
+pub(crate) mod fleet;
+pub(crate) mod kinds;
+pub(crate) mod lifecycle;
 pub(crate) mod preemption;
-mod queue_annotations;
-mod queue_lifecycle;
-mod queue_numbers;
-mod recorded_actions;
-mod refresh_budget;
-pub(crate) mod refused_copy;
-pub(crate) mod release;
-pub(crate) mod resize;
-pub(crate) mod run_limits;
-mod run_terms;
+mod queues;
 mod sent_writes;
 mod shadow;
-mod silent_copy;
-mod stale_grant;
-mod status_difference;
-mod ttl;
-mod unused_quota;
-mod usage_accounts;
-mod waiting_state;
-mod withdrawal;
+pub(crate) mod status;
 
 use std::collections::BTreeMap;
 
@@ -116,20 +47,26 @@ use jiff::Timestamp;
 
 pub use self::controller::Controller;
 use self::{
-    assumed_place::update_assumed_place,
-    capacity::FleetGrowth,
+    admission::{
+        assumed_place::update_assumed_place,
+        release::{Releases, release_admissible_jobs},
+    },
+    bindings::{
+        job_gangs::{GangKey, JobGangSpec},
+        jobs::JobPhase,
+    },
     controller::QueueWrites,
     deadlines::earliest,
-    job_gangs::{GangKey, JobGangSpec},
-    jobs::JobPhase,
-    pod_groups::{COALESCE, POD_GROUPS_PER_PASS},
-    release::{Releases, release_admissible_jobs},
+    fleet::capacity::FleetGrowth,
+    status::pod_groups::{COALESCE, POD_GROUPS_PER_PASS},
 };
 pub(crate) use self::{
+    bindings::eviction::{COPY_REFUSED, FORGED_RECORD, PODS_READY_TIMEOUT, find_who_wanted, is_requeue},
+    copies::{
+        member_loss::{MEMBER_LOST_AFTER, MemberLoss},
+        pods_ready::{DEFAULT_TIMEOUT, StartDeadlines},
+    },
     deadlines::add_wait,
-    eviction::{COPY_REFUSED, FORGED_RECORD, PODS_READY_TIMEOUT, find_who_wanted, is_requeue},
-    member_loss::{MEMBER_LOST_AFTER, MemberLoss},
-    pods_ready::{DEFAULT_TIMEOUT, StartDeadlines},
     shadow::{Shadow, ShadowNote, decide_in_shadow},
 };
 use crate::{

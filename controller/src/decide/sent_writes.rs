@@ -6,8 +6,9 @@
 //! for ever. Rule: for one version it is sent again after 5 s, then after twice as long each time, up to five minutes.
 //! Another version, and each new list of all objects, begin anew; so does a write that failed on its way, which its own
 //! module puts off. One that was refused, or met another version, is sent again sooner: the first time after a second.
-//! Evictions and Commands of queues wait for their answers ([`super::jobs`], [`super::queue_lifecycle`]), and a batch
-//! Job's failure has a backoff of its own ([`super::failed_job`]).
+//! Evictions and Commands of queues wait for their answers ([`super::bindings::jobs`],
+//! [`super::queues::queue_lifecycle`]), and a batch Job's failure has a backoff of its own
+//! ([`super::lifecycle::failed_job`]).
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -27,7 +27,7 @@ use caldera_core::{
 use caldera_runtime::watch::Event;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Controller, Decisions, deadlines::add_wait, jobs::JobPhase};
+use super::{Controller, Decisions, bindings::jobs::JobPhase, deadlines::add_wait};
 use crate::{
     observe::{Binding, Input, Key},
     shadow::{MOST_EVICTED, MOST_JOBS, ShadowJob, ShadowReport, ShadowVerdict, Totals, join_names},

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::amount_form::write_amounts;
 use crate::{
-    decide::{Controller, affinity::build_binding_with_peers, assess::predict_run},
+    decide::{Controller, admission::assess::predict_run, fleet::affinity::build_binding_with_peers},
     observe::{Key, ObjectKind},
 };
 

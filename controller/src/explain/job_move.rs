@@ -14,9 +14,11 @@ use caldera_core::{
 use crate::{
     decide::{
         Controller,
-        affinity::build_binding_anew,
-        assess::predict_run,
-        capacity::{PlacementQuestion, PodsByCluster},
+        admission::assess::predict_run,
+        fleet::{
+            affinity::build_binding_anew,
+            capacity::{PlacementQuestion, PodsByCluster},
+        },
     },
     observe::{Key, ObjectKind},
 };

@@ -36,13 +36,14 @@ pub use self::{
 use crate::{
     decide::{
         Controller,
-        assess::ask_of,
-        binding_state::find_run_time_exceeded,
+        admission::{assess::ask_of, release::ask_whether_it_fits},
+        bindings::{
+            binding_state::find_run_time_exceeded,
+            jobs::{JobPhase, JobState},
+        },
         decide,
-        jobs::{JobPhase, JobState},
-        pod_group_status::describe_unknown_class,
-        release::ask_whether_it_fits,
-        run_limits::{get_current_run_limit, to_timestamp},
+        lifecycle::run_limits::{get_current_run_limit, to_timestamp},
+        status::pod_group_status::describe_unknown_class,
     },
     observe::{Binding, Key, ObjectKind, Workload},
     write::pod_group::phase_of,

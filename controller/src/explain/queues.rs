@@ -22,7 +22,11 @@ use super::{
     format_second,
 };
 use crate::{
-    decide::{Controller, assess::ask_of, job_gangs::Part, jobs::JobPhase},
+    decide::{
+        Controller,
+        admission::assess::ask_of,
+        bindings::{job_gangs::Part, jobs::JobPhase},
+    },
     observe::{Key, ObjectKind},
     write::pod_group::phase_of,
 };

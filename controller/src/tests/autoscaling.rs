@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{job_gangs::gang_of, world::World};
 use crate::{
-    decide::{decide, job_gangs::PlacementBudget},
+    decide::{bindings::job_gangs::PlacementBudget, decide},
     explain::{Verdict, explain_job},
     observe::{Input, Key},
     settings::Settings,

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::world::{World, job};
 use crate::{
-    decide::capacity::{FleetCapacity, FleetGrowth},
+    decide::fleet::capacity::{FleetCapacity, FleetGrowth},
     observe::Input,
 };
 

@@ -412,7 +412,7 @@ fn all_jobs_of_a_large_one_are_made_in_the_end() {
 #[test]
 fn while_the_policies_are_not_listed_the_controller_rests() {
     let mut world = World::new(100);
-    world.controller.hyper_jobs = crate::decide::hyper_jobs::HyperJobs::default();
+    world.controller.hyper_jobs = crate::decide::kinds::hyper_jobs::HyperJobs::default();
     put_hyper_job(&mut world);
     world.pass(5);
     assert!(names(&world, "Job").is_empty());

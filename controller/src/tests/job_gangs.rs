@@ -7,7 +7,7 @@ use super::{
     hyper_jobs::{edit, end},
     world::World,
 };
-use crate::decide::{decide, job_gangs::PlacementBudget};
+use crate::decide::{bindings::job_gangs::PlacementBudget, decide};
 
 /// HyperJob `h` of `jobs` jobs of `pods` pods of a cpu each, and their gated bindings.
 pub(super) fn gang_of(world: &mut World, jobs: i64, pods: u32) {

@@ -1,0 +1,12 @@
+//! Preemption: which jobs leave the clusters where they run although nothing is wrong with them.
+//!
+//! They leave for a job that waits, or since the nodes are hot. Each keeps its age and is back in line. Who leaves is
+//! decided by the core: here is filled in what that looks at, and said what is written.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`attempt`] | which jobs are evicted for a pending one, by reclaim or by priority, and when they are back in line |
+//! | [`load_aware`] | which jobs leave clusters whose nodes are really hot |
+
+pub(super) mod attempt;
+pub(crate) mod load_aware;
