@@ -84,14 +84,6 @@ fn modules_of_product_crates_import_each_other_in_no_circle() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// Circles that are there still, each through a name that the folder shows. No other may be; the list only shrinks.
-const CIRCLES: [&str; 4] = [
-    "core::split: exact_packing gang_fit node_miss packing refusal",
-    "crds::workload: anti_affinity declared kind kind_declaration kind_names layout layouts mpi_job train_job",
-    "runtime::otlp: export layer",
-    "controller::explain: explanation queues",
-];
-
 /// In each folder what lies in a folder of it counts as that one.
 #[test]
 fn modules_of_one_folder_import_each_other_in_no_circle() {
@@ -106,7 +98,7 @@ fn modules_of_one_folder_import_each_other_in_no_circle() {
             circles.extend(cycles.into_iter().map(|cycle| format!("{name}::{}: {}", module.join("::"), join(&cycle))));
         }
     }
-    assert_eq!(circles, CIRCLES);
+    assert!(circles.is_empty(), "{circles:#?}");
 }
 
 /// The tables are how a reader finds his way: the first has the folders in their order, each folder has its modules.

@@ -16,7 +16,7 @@ use crate::{
     schema::{mark_pod_template, mark_volume_claim, object_schema},
     score,
     volcano::{batch, bus, cron, datadependency, scheduling, topology, training},
-    workload::kind_declaration,
+    workload::{declared, kind_declaration},
 };
 
 /// Whether a kind's objects live in namespaces.
@@ -354,7 +354,7 @@ pub fn build_federation_crds() -> Vec<Value> {
             .with_short_names(&["wlkind"])
             .with_columns(&[of("GROUP", "string", ".spec.group"), of("KIND", "string", ".spec.kind"), AGE])
             .edit_schema("/properties/spec", |spec| {
-                spec["x-kubernetes-validations"] = kind_declaration::build_declaration_rules();
+                spec["x-kubernetes-validations"] = declared::build_declaration_rules();
             }),
     ]
     .map(|definition| definition.0);

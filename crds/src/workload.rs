@@ -13,12 +13,14 @@ pub mod annotations;
 mod anti_affinity;
 mod completion;
 pub mod declared;
+mod declared_kind;
 mod field;
 mod group_pods;
 mod kind;
 pub mod kind_declaration;
 pub mod kind_names;
 mod layout;
+mod layout_reader;
 mod layouts;
 mod left_to_member;
 mod member_queue;
@@ -36,6 +38,7 @@ mod task_topology;
 #[cfg(test)]
 mod tests;
 mod train_job;
+mod train_node;
 mod volcano_job;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -52,6 +55,7 @@ pub use caldera_core::gang::SOLE_TASK;
 
 pub use self::{
     completion::list_completing_tasks,
+    declared_kind::DeclaredKind,
     group_pods::{GroupOfPod, leave_group, read_group_of_pod},
     kind::WorkloadKind,
     left_to_member::list_wishes_left_to_member,
@@ -179,9 +183,9 @@ fn gang_of(root: &Field<'_>) -> Result<Gang, GangError> {
             return kind.layout().map_or_else(
                 || Err(GangError::Unsupported { api_version: text("apiVersion"), kind: text("kind") }),
                 |layout| {
-                    layout::check_demands(root, layout)?;
+                    layout_reader::check_demands(root, layout)?;
                     member_queue::check_job(root, kind, layout)?;
-                    layout::read_gang(root, kind, layout)
+                    layout_reader::read_gang(root, kind, layout)
                 },
             );
         }
@@ -307,7 +311,7 @@ fn list_pod_templates<'a>(root: &Field<'a>) -> Vec<Field<'a>> {
             let tasks = root.at(&["spec"]).and_then(|spec| spec.list("tasks").ok()).unwrap_or_default();
             tasks.iter().filter_map(|task| task.at(&["template"])).collect()
         }
-        Some(kind) if let Some(layout) = kind.layout() => layout::list_templates(layout, root),
+        Some(kind) if let Some(layout) = kind.layout() => layout_reader::list_templates(layout, root),
         _ => Vec::from_iter(find_pod_template(root)),
     }
 }
@@ -371,7 +375,7 @@ pub fn priority_class_of(object: &Value) -> &str {
         return root.at(&["spec", "priorityClassName"]).and_then(|place| place.value.as_str()).unwrap_or("");
     }
     if let Some(layout) = kind.and_then(WorkloadKind::layout) {
-        return layout::priority_class(layout, &root);
+        return layout_reader::priority_class(layout, &root);
     }
     find_pod_template(&root).map_or("", |pod| pod_template::priority_class(&pod))
 }

@@ -9,6 +9,7 @@
 //! 3. The form is that of opentelemetry-proto's `trace/v1/trace.proto` in its JSON mapping: ids are hexadecimal, 64-bit
 //!    numbers are texts, enums are numbers.
 
+mod dropped;
 mod endpoint;
 mod export;
 mod layer;
@@ -16,8 +17,9 @@ mod layer;
 use serde_json::{Value, json};
 
 pub use self::{
+    dropped::register_dropped,
     endpoint::{CollectorEndpoint, choose_endpoint},
-    export::{OtlpError, register_dropped, start_exporter},
+    export::{OtlpError, start_exporter},
     layer::OtlpLayer,
 };
 

@@ -141,7 +141,8 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
     explanation.placed = list_placed(binding);
     explanation.run_limit = find_run_limit(controller, binding, state, now);
     if let Some(queue) = controller.objects.queue_of(binding).filter(|_| answer.verdict != Verdict::NotQueued) {
-        explanation.path = queues::list_path(controller, queue, explanation.asks.as_ref());
+        let asked = explanation.asks.as_ref().map(|asks| &asks.full);
+        explanation.path = queues::list_path(controller, queue, asked);
         explanation.queue = Some(queue.clone());
     }
     if answer.verdict == Verdict::Waiting && controller.is_complete() {

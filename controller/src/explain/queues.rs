@@ -17,7 +17,6 @@ use caldera_crds::names::volcano::ROOT_QUEUE;
 use serde::Serialize;
 
 use super::{
-    Asks,
     amount_form::{write_amount, write_amounts, write_known_amount},
     format_second,
 };
@@ -347,9 +346,9 @@ fn count_jobs(controller: &Controller) -> BTreeMap<QueueName, Counts> {
     all
 }
 
-pub(super) fn list_path(controller: &Controller, queue: &QueueName, asks: Option<&Asks>) -> Vec<PathQueue> {
+pub(super) fn list_path(controller: &Controller, queue: &QueueName, asked: Option<&Resources>) -> Vec<PathQueue> {
     let nothing = Resources::new();
-    let only = asks.map_or(&nothing, |asks| &asks.full);
+    let only = asked.unwrap_or(&nothing);
     let absent = if controller.list_unlisted_kinds().contains(&ObjectKind::Queues) { "NotVisible" } else { "Missing" };
     let step = |name: QueueName| {
         let there = name.as_str() == ROOT_QUEUE || controller.objects.queues.contains_key(&name);

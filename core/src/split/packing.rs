@@ -4,13 +4,11 @@
 //! most one group, so the cost depends on the number of shapes and not of pods or nodes. For one task the count is
 //! exact. For several tasks it is first-fit over tasks, tightest nodes first: what it packs does fit; what it can not
 //! pack might, in rare cases, fit with a cleverer arrangement. Several orders of the tasks are tried; what they miss,
-//! `exact_packing` and `priced_packing` look for. Partitions that must each lie in one domain are in
-//! `blocks`, why a task does not fit in `shortage`.
+//! `exact_packing` and `priced_packing` look for. Partitions that must each lie in one domain are in `blocks`.
 
 mod blocks;
 mod gang_requests;
 mod preferences;
-mod shortage;
 
 use std::collections::BTreeMap;
 
@@ -32,7 +30,7 @@ pub(crate) struct GangRequests<'a> {
     /// Labels that tasks select on.
     labels: Vec<&'a str>,
     /// The most pods of a task that one node takes, by task.
-    apart: Vec<(usize, i64)>,
+    pub(super) apart: Vec<(usize, i64)>,
     /// Tasks that every node takes alike: the first of them, and how many they are.
     kinds: Vec<(usize, usize)>,
     /// The place of each task's kind among these.
@@ -96,7 +94,7 @@ impl FreeNodes {
         &self.free[group * width..(group + 1) * width]
     }
 
-    fn group_admits(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> bool {
+    pub(super) fn group_admits(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> bool {
         self.admits[self.groups[group].class as usize * requests.count_tasks() + task]
     }
 

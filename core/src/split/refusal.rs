@@ -3,6 +3,8 @@
 //! Names what is needed and what fits, the nearest miss (the cluster, and within it the domain, that could take most),
 //! each task that falls short of its minimum, and the resource (or the lack of any matching node) that stops it there.
 
+mod shortage;
+
 use std::{collections::BTreeMap, fmt};
 
 use super::{

@@ -11,21 +11,21 @@
 //! so that what runs of it is still charged, ends, and gives back what it held. Tables live as long as the process; at
 //! most [`MOST_TABLES`] are made in it.
 
-use std::{
-    cmp::Ordering,
-    hash::{Hash, Hasher},
-    sync::{Arc, OnceLock, PoisonError, RwLock},
-};
+use std::sync::PoisonError;
+
+use serde_json::{Value, json};
 
 use super::{
     WorkloadKind,
+    declared_kind::{DeclaredKind, KindNames, Table, known, list_declared_kinds},
     kind_declaration::{
         GroupKind, KindDeclarationSpec, LONGEST_PATH, MOST_POD_SETS, PodSetForm, PodSetPaths, StatusSign,
     },
-    kind_names::{KindNames, RESERVED_GROUPS, TAKEN, list_taken_words},
+    kind_names::{RESERVED_GROUPS, TAKEN, list_taken_words},
     layout::{Count, Demand, End, FieldDemand, Layout, Names, Number, Path, PodMarks, PodSets, StatusTest, TaskMark},
     layouts::{COMPLETED, FAILED, QUEUE},
 };
+use crate::cel::list_in_cel;
 
 /// Kinds that a host may have told by data.
 pub const MOST_DECLARED_KINDS: usize = 32;
@@ -59,89 +59,10 @@ pub enum DeclarationError {
     TooManyChanges,
 }
 
-/// A kind that is told by data. Two are the same if they are of one kind, whatever is told of it.
-#[derive(Debug, Clone, Copy)]
-pub struct DeclaredKind(&'static Table);
-
-struct Table {
-    told: KindDeclarationSpec,
-    names: KindNames,
-    layout: Layout,
-}
-
-impl std::fmt::Debug for Table {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.names.kind)
-    }
-}
-
-impl DeclaredKind {
-    pub(super) const fn names(self) -> KindNames {
-        self.0.names
-    }
-
-    pub(super) const fn layout(self) -> &'static Layout {
-        &self.0.layout
-    }
-
-    const fn key(self) -> (&'static str, &'static str, &'static str) {
-        (self.0.names.group, self.0.names.kind, self.0.names.version)
-    }
-}
-
-impl PartialEq for DeclaredKind {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for DeclaredKind {}
-
-impl PartialOrd for DeclaredKind {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for DeclaredKind {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
-    }
-}
-
-impl Hash for DeclaredKind {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.key().hash(state);
-    }
-}
-
-/// What the process knows.
-#[derive(Default)]
-struct Known {
-    /// Those that count, in the order in which they came.
-    kinds: Arc<[WorkloadKind]>,
-    /// All that were made.
-    tables: Vec<&'static Table>,
-}
-
-fn known() -> &'static RwLock<Known> {
-    static KNOWN: OnceLock<RwLock<Known>> = OnceLock::new();
-    KNOWN.get_or_init(RwLock::default)
-}
-
-/// The kinds that are told by data and count.
-pub(super) fn list_declared_kinds() -> Arc<[WorkloadKind]> {
-    Arc::clone(&known().read().unwrap_or_else(PoisonError::into_inner).kinds)
-}
-
 /// What was told of the kinds that count.
 #[must_use]
 pub fn list_declarations() -> Vec<KindDeclarationSpec> {
-    let told = |kind: &WorkloadKind| match kind {
-        WorkloadKind::Declared(DeclaredKind(table)) => Some(table.told.clone()),
-        _ => None,
-    };
-    list_declared_kinds().iter().filter_map(told).collect()
+    list_declared_kinds().iter().map(|DeclaredKind(table)| table.told.clone()).collect()
 }
 
 /// Has the process know a kind from now on.
@@ -150,7 +71,7 @@ pub fn list_declarations() -> Vec<KindDeclarationSpec> {
 /// If the declaration does not count.
 pub fn declare_kind(told: &KindDeclarationSpec) -> Result<WorkloadKind, DeclarationError> {
     let mut known = known().write().unwrap_or_else(PoisonError::into_inner);
-    let others = known.kinds.iter().filter(|kind| !is_of(**kind, told)).copied();
+    let others = known.kinds.iter().filter(|kind| !is_of(**kind, told)).copied().map(WorkloadKind::Declared);
     let others: Vec<WorkloadKind> = WorkloadKind::ALL.into_iter().chain(others).collect();
     check_names(told, &others)?;
     check_fields(told)?;
@@ -167,18 +88,18 @@ pub fn declare_kind(told: &KindDeclarationSpec) -> Result<WorkloadKind, Declarat
     if made.is_none() {
         known.tables.push(table);
     }
-    let kind = WorkloadKind::Declared(DeclaredKind(table));
+    let kind = DeclaredKind(table);
     let mut kinds = known.kinds.to_vec();
     match at {
         Some(at) => kinds[at] = kind,
         None => kinds.push(kind),
     }
     known.kinds = kinds.into();
-    Ok(kind)
+    Ok(WorkloadKind::Declared(kind))
 }
 
-fn is_of(kind: WorkloadKind, told: &KindDeclarationSpec) -> bool {
-    (kind.group(), kind.kind()) == (&*told.group, &*told.kind)
+fn is_of(DeclaredKind(table): DeclaredKind, told: &KindDeclarationSpec) -> bool {
+    (table.names.group, table.names.kind) == (&*told.group, &*told.kind)
 }
 
 fn check_names(told: &KindDeclarationSpec, others: &[WorkloadKind]) -> Result<(), DeclarationError> {
@@ -203,6 +124,22 @@ fn check_names(told: &KindDeclarationSpec, others: &[WorkloadKind]) -> Result<()
         return Err(DeclarationError::Taken(told.kind.clone()));
     }
     Ok(())
+}
+
+/// What the schema of a declaration refuses beside its form.
+pub(crate) fn build_declaration_rules() -> Value {
+    let groups = list_in_cel(RESERVED_GROUPS);
+    let words = list_in_cel(list_taken_words(WorkloadKind::ALL));
+    json!([
+        {"rule": format!("self.group.contains('.') && !{groups}.exists(g, self.group == g || \
+            self.group.endsWith('.' + g))"),
+         "message": "kinds of Kubernetes, Karmada, Volcano and Caldera are told in code or are no workloads: a kind of \
+            a group of your own can be told here"},
+        {"rule": format!("!(self.kind.lowerAscii() in {words}) && !(self.plural in {words})"), "message": TAKEN},
+        {"rule": "self.group == oldSelf.group && self.version == oldSelf.version && self.kind == oldSelf.kind && \
+            self.plural == oldSelf.plural",
+         "message": "what kind it is about can not be changed: delete it and make another"},
+    ])
 }
 
 /// What is kept is kept for ever, so all of it is looked at before.

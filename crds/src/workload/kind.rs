@@ -10,8 +10,7 @@ use kube::core::ApiResource;
 use serde_json::Value;
 
 use super::{
-    declared::{DeclaredKind, list_declared_kinds},
-    kind_names::KindNames,
+    declared_kind::{DeclaredKind, KindNames, list_declared_kinds},
     layout::{FieldDemand, Layout, follow_path},
     layouts,
 };
@@ -79,7 +78,7 @@ impl WorkloadKind {
     pub fn list_all() -> impl Iterator<Item = Self> {
         let declared = iter::once_with(list_declared_kinds);
         let declared = declared.flat_map(|all| (0..all.len()).filter_map(move |at| all.get(at).copied()));
-        Self::ALL.into_iter().chain(declared)
+        Self::ALL.into_iter().chain(declared.map(Self::Declared))
     }
 
     const fn names(self) -> KindNames {

@@ -5,16 +5,9 @@
 //! count is [`declared`](super::declared)'s to say. The schema refuses the same where CEL can say it, so that who
 //! writes one is told at once.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{
-    WorkloadKind,
-    kind_names::{RESERVED_GROUPS, TAKEN, list_taken_words},
-};
-use crate::{
-    cel::list_in_cel,
-    wire::{api_types, object, words},
-};
+use crate::wire::{api_types, object, words};
 
 /// The longest path.
 pub const LONGEST_PATH: usize = 256;
@@ -166,20 +159,4 @@ api_types! {
         #[schemars(extend("minLength" = 1, "maxLength" = 63))]
         pub kind: String,
     }
-}
-
-/// What the schema of a declaration refuses beside its form.
-pub(crate) fn build_declaration_rules() -> Value {
-    let groups = list_in_cel(RESERVED_GROUPS);
-    let words = list_in_cel(list_taken_words(WorkloadKind::ALL));
-    json!([
-        {"rule": format!("self.group.contains('.') && !{groups}.exists(g, self.group == g || \
-            self.group.endsWith('.' + g))"),
-         "message": "kinds of Kubernetes, Karmada, Volcano and Caldera are told in code or are no workloads: a kind of \
-            a group of your own can be told here"},
-        {"rule": format!("!(self.kind.lowerAscii() in {words}) && !(self.plural in {words})"), "message": TAKEN},
-        {"rule": "self.group == oldSelf.group && self.version == oldSelf.version && self.kind == oldSelf.kind && \
-            self.plural == oldSelf.plural",
-         "message": "what kind it is about can not be changed: delete it and make another"},
-    ])
 }

@@ -1,4 +1,4 @@
-//! How the API and its users name a kind, and which names are taken.
+//! How a rule in CEL names kinds, and which names are taken.
 
 use std::collections::BTreeSet;
 
@@ -10,19 +10,6 @@ pub const RESERVED_GROUPS: [&str; 4] = ["k8s.io", "karmada.io", "volcano.sh", "c
 /// Why a name that is taken is refused.
 pub(super) const TAKEN: &str = "its kind or plural is a word for a kind that is known already: objects of both could \
                                 not be told apart, and Karmada would give their bindings the same names";
-
-/// How the API and its users name a kind.
-#[derive(Clone, Copy)]
-pub(super) struct KindNames {
-    pub(super) group: &'static str,
-    pub(super) version: &'static str,
-    pub(super) kind: &'static str,
-    pub(super) plural: &'static str,
-    /// For people; no other kind has it.
-    pub(super) title: &'static str,
-    /// What people type for it on a command line.
-    pub(super) aliases: &'static [&'static str],
-}
 
 /// A CEL expression that is true where `of`, an object or a reference to one, is of one of these kinds in whichever
 /// version of its group, as [`WorkloadKind::parse`] tells it.

@@ -10,7 +10,7 @@
 
 use super::{
     layout::{Count, Demand, End, FieldDemand, Layout, Names, Number, Path, PodMarks, PodSets, StatusTest, TaskMark},
-    mpi_job, spark_pod, train_job,
+    mpi_job, spark_pod, train_node,
 };
 use crate::names::caldera::TRAIN_JOB as TRAIN_JOB_LABEL;
 
@@ -434,14 +434,14 @@ pub(super) static SPARK_APPLICATION: Layout = Layout {
 pub(super) static TRAIN_JOB: Layout = Layout {
     pod_sets: &[PodSets {
         at: &["spec"],
-        names: Names::Only(train_job::NODE),
+        names: Names::Only(train_node::NODE),
         // One job of all nodes.
         replicas: &[Number::field_or(&[], 1), Number::field_or(&["trainer", "numNodes"], 1)],
         templates: &[],
         requests: &[],
         only_if: None,
     }],
-    make_pod: Some(train_job::build_pod),
+    make_pod: Some(train_node::build_pod),
     classes: &[],
     suspend: Some((&["spec", "suspend"], "spec.suspend")),
     deadline: &["spec", "activeDeadlineSeconds"],
@@ -456,7 +456,7 @@ pub(super) static TRAIN_JOB: Layout = Layout {
             is: FieldDemand::OneOf(&["ClusterTrainingRuntime"]),
             why: RUNTIME,
         },
-        Demand { at: &["spec", "runtimeRef", "name"], is: FieldDemand::SetTo(train_job::RUNTIMES), why: RUNTIME },
+        Demand { at: &["spec", "runtimeRef", "name"], is: FieldDemand::SetTo(train_node::RUNTIMES), why: RUNTIME },
         Demand { at: &["spec", "trainer", "numNodes"], is: FieldDemand::Set, why: OF_RUNTIME },
         Demand { at: &["spec", "trainer", "resourcesPerNode"], is: FieldDemand::Set, why: OF_RUNTIME },
     ],

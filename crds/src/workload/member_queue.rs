@@ -16,12 +16,7 @@
 
 use caldera_core::{data_source::shorten_text, gang::QueueName};
 
-use super::{
-    GangError, WorkloadKind,
-    field::Field,
-    layout::{self, Layout},
-    queue_of, train_job,
-};
+use super::{GangError, WorkloadKind, field::Field, layout::Layout, layout_reader, queue_of, train_job};
 use crate::names::volcano::{GROUP_NAME, GROUP_NAME_OF_CARDS, QUEUE, QUEUE_OLD};
 
 /// Annotations of a pod that name its group.
@@ -45,7 +40,7 @@ pub(super) fn check_job(root: &Field<'_>, kind: WorkloadKind, layout: &'static L
     for (at, key) in [("labels", QUEUE), ("annotations", QUEUE), ("annotations", QUEUE_OLD)] {
         check_name(root.at(&["metadata", at, key]), &queue)?;
     }
-    let templates = layout::list_templates(layout, root);
+    let templates = layout_reader::list_templates(layout, root);
     let of_pods = templates.iter().filter_map(|pod| pod.at(&["metadata", "annotations"]));
     for annotations in of_pods.chain(list_other_annotations(root, kind)?) {
         check_annotations(&annotations)?;

@@ -24,7 +24,8 @@ use serde_json::Value;
 
 use super::{
     SOLE_TASK, WorkloadKind,
-    layout::{Count, Layout, follow_path, read_pods_per_replica},
+    layout::{Count, Layout, follow_path},
+    layout_reader::read_pods_per_replica,
 };
 
 /// Actions of Volcano's policies that replace pods that ended.

@@ -1,46 +1,18 @@
-//! TrainJobs: what a node of one asks for, and how its pods are told from those of a JobSet.
-//!
-//! Rule (Kubeflow trainer `pkg/runtime/core/trainingruntime.go`, `pkg/runtime/framework/plugins/jobset`, read as Kueue
-//! does in `pkg/controller/jobs/trainjob`): a TrainJob is a JobSet of its name, made of the runtime that it names.
-//! `spec.trainer` says how many nodes there are and what each takes; `spec.runtimePatches` may say where they run. What
-//! else a runtime makes is in another object, which its namespace may change: only runtimes that the project ships and
-//! that make nothing but nodes are known ([`RUNTIMES`], from its `manifests/base/runtimes`).
+//! TrainJobs: what patches the runtime of one, and how its pods are told from those of a JobSet.
 //!
 //! Its pods have the labels of any JobSet's. So the copy that goes out patches its runtime with a label that names it.
 
 use serde_json::{Map, Value, json};
 
-use super::{GangError, WorkloadKind, field::Field};
+use super::{
+    GangError, WorkloadKind,
+    field::Field,
+    train_node::{NODE, build_pod},
+};
 use crate::{names::caldera::TRAIN_JOB, object::name_of};
 
-/// The ClusterTrainingRuntimes that make one pod for each node, with the resources of the TrainJob alone.
-pub(super) const RUNTIMES: &[&str] = &["jax-distributed", "torch-distributed", "xgboost-distributed"];
-/// The replicated job of these runtimes.
-pub(super) const NODE: &str = "node";
 /// Who patches the runtime with the label.
 const MANAGER: &str = "caldera-webhook";
-
-/// The pod of a node, as far as placing it goes.
-pub(super) fn build_pod(_: &Field<'_>, spec: &Field<'_>) -> Result<Value, GangError> {
-    let mut pod = Map::new();
-    let mut selector = Map::new();
-    for patch in spec.list("runtimePatches")? {
-        let Some(jobs) = patch.at(&["trainingRuntimeSpec", "template", "spec"]) else { continue };
-        for job in jobs.list("replicatedJobs")?.into_iter().filter(|job| job.value["name"] == NODE) {
-            let Some(patched) = job.at(&["template", "spec", "template", "spec"]) else { continue };
-            for (label, value) in patched.entries(&["nodeSelector"])? {
-                selector.insert(label.to_owned(), value.value.clone());
-            }
-            for field in ["affinity", "tolerations"] {
-                pod.extend(patched.at(&[field]).map(|place| (field.to_owned(), place.value.clone())));
-            }
-        }
-    }
-    let resources = spec.at(&["trainer", "resourcesPerNode"]).map(|place| place.value.clone());
-    pod.insert("nodeSelector".to_owned(), selector.into());
-    pod.insert("containers".to_owned(), json!([{"resources": resources}]));
-    Ok(json!({"spec": pod}))
-}
 
 /// The annotations of the JobSet, from which a Trainer takes its queue, and of the pods, as patches say them.
 pub(super) fn list_patched_annotations<'a>(root: &Field<'a>) -> Result<Vec<Field<'a>>, GangError> {

@@ -3,22 +3,17 @@
 //! Rule (OTLP 1.5, OTLP/HTTP): a 2xx is success, whatever the body says; 429, 502, 503, 504 and no answer are worth
 //! another try; anything else is not.
 
-use std::{sync::LazyLock, time::Duration};
+use std::time::Duration;
 
 use http::{StatusCode, header};
 use kube::{Client, client::Body};
-use prometheus_client::metrics::counter::Counter;
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{FinishedSpan, OtlpLayer, encode_request};
-use crate::{
-    client::{ClientError, WriteCounts, from_config},
-    metric::DROPPED_SPANS,
-    serve::SharedRegistry,
-};
+use super::{FinishedSpan, OtlpLayer, dropped::count_dropped, encode_request};
+use crate::client::{ClientError, WriteCounts, from_config};
 
 /// Spans that wait at most.
 const MOST_WAITING: usize = 4096;
@@ -32,18 +27,6 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// Where a collector takes traces, where its address names no path.
 pub(super) const PATH: &str = "/v1/traces";
-
-/// Spans that were dropped by this process.
-static DROPPED: LazyLock<Counter> = LazyLock::new(Counter::default);
-
-pub(super) fn count_dropped(spans: usize) {
-    DROPPED.inc_by(spans as u64);
-}
-
-/// Shows how many spans were dropped.
-pub fn register_dropped(registry: &SharedRegistry) {
-    DROPPED_SPANS.register(registry, DROPPED.clone());
-}
 
 /// Why nothing can be exported.
 #[derive(Debug, thiserror::Error)]

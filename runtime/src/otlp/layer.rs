@@ -18,7 +18,7 @@ use tracing::{
 use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
 
 use super::{
-    AttributeValue, ERROR, FinishedSpan, MOST_OF_VALUE, TraceId, WORKLOAD, export::count_dropped, parse_trace_id,
+    AttributeValue, ERROR, FinishedSpan, MOST_OF_VALUE, TraceId, WORKLOAD, dropped::count_dropped, parse_trace_id,
 };
 
 /// Attributes of a span at most.

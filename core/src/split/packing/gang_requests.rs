@@ -54,7 +54,7 @@ impl<'a> GangRequests<'a> {
     }
 
     /// Numbers in a row: the resources', and the others.
-    pub(super) const fn row_width(&self) -> usize {
+    pub(in crate::split) const fn row_width(&self) -> usize {
         self.resources.len() + self.apart.len()
     }
 

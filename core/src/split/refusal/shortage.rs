@@ -1,14 +1,17 @@
 //! Why no more pods of a task fit, for a refusal: no node matches, nodes take only so many pods of the task each, or
 //! which resource is the tightest, with what is free of it and the most that one node has.
 
-use super::{FreeNodes, GangRequests, quantity_of_packing_units};
-use crate::{gang::ClusterName, split::Lack};
+use super::Lack;
+use crate::{
+    gang::ClusterName,
+    split::packing::{FreeNodes, GangRequests, quantity_of_packing_units},
+};
 
 impl GangRequests<'_> {
     /// Why no more pods of a task fit in these clusters: the tightest resource over all nodes it may run on. `None`
     /// where there is no such node.
     pub(crate) fn find_shortage(&self, task: usize, rooms: &[(&ClusterName, FreeNodes)]) -> Option<Lack> {
-        let width = self.row_width();
+        let (resources, width) = (self.resources(), self.row_width());
         let mut matching = 0_u64;
         let mut fits = vec![0_u64; width];
         let mut free = vec![0_i128; width];
@@ -20,7 +23,7 @@ impl GangRequests<'_> {
                 }
                 let nodes = u64::from(room.groups[group].nodes);
                 matching += nodes;
-                for (column, amount) in room.free(group, width).iter().enumerate() {
+                for (column, amount) in room.free_of(self, group).iter().enumerate() {
                     free[column] = free[column].saturating_add(i128::from(*amount) * i128::from(nodes));
                     if largest[column].is_none_or(|(most, _)| *amount > most) {
                         largest[column] = Some((*amount, *cluster));
@@ -39,15 +42,15 @@ impl GangRequests<'_> {
         let tightest =
             (0..width).filter(|column| self.request_row(task)[*column] > 0).min_by_key(|column| fits[*column]);
         Some(match tightest? {
-            column if column >= self.resources.len() => {
-                Lack::Apart { most: self.apart[column - self.resources.len()].1, nodes: matching }
+            column if column >= resources.len() => {
+                Lack::Apart { most: self.apart[column - resources.len()].1, nodes: matching }
             }
             column => Lack::Resource {
-                name: self.resources[column].clone(),
-                each: self.gang.tasks[task].request.get(self.resources[column].as_str()),
-                free: quantity_of_packing_units(&self.resources[column], free[column]),
+                name: resources[column].clone(),
+                each: self.gang.tasks[task].request.get(resources[column].as_str()),
+                free: quantity_of_packing_units(&resources[column], free[column]),
                 largest: largest[column].filter(|_| fits[column] == 0).map(|(most, cluster)| {
-                    (quantity_of_packing_units(&self.resources[column], i128::from(most.max(0))), cluster.clone())
+                    (quantity_of_packing_units(&resources[column], i128::from(most.max(0))), cluster.clone())
                 }),
             },
         })
