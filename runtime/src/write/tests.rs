@@ -1,7 +1,7 @@
 //! What an answer means, and in which order writes go out.
 
 use kube::{
-    client::Body as KubeBody,
+    client::{AuthError, Body as KubeBody},
     core::{Status, response::StatusSummary},
 };
 use serde_json::json;
@@ -158,6 +158,20 @@ fn what_can_not_succeed_is_final_and_trouble_on_the_way_is_not() {
     for code in [400, 401, 403, 422] {
         assert!(matches!(classify_error(status(code)), Failure::Refused { code: refused, .. } if refused == code));
     }
+}
+
+#[test]
+fn a_namespace_that_is_being_deleted_is_told_from_a_right_that_is_missing() {
+    let refused = |message: &str| {
+        let status = Status { code: 403, reason: "Forbidden".into(), message: message.into(), ..Status::default() };
+        classify_error(kube::Error::Api(status.boxed()))
+    };
+    let ending = "podgroups.scheduling.volcano.sh \"j\" is forbidden: unable to create new content in namespace n \
+                  because it is being terminated";
+    assert!(refused(ending).is_of_ending_namespace());
+    assert!(
+        !refused("podgroups.scheduling.volcano.sh is forbidden: User \"u\" cannot create").is_of_ending_namespace()
+    );
 }
 
 const QUICK: Duration = Duration::from_millis(5);

@@ -224,6 +224,11 @@ impl Controller {
                 Some(5)
             }
             Err(Failure::Transient(_) | Failure::Conflict(_)) => Some(1),
+            // Its job goes too.
+            Err(error) if error.is_of_ending_namespace() => {
+                tracing::debug!(binding = %key, %error, "a job in a namespace that is being deleted gets no PodGroup");
+                Some(60)
+            }
             Err(error) => {
                 tracing::warn!(binding = %key, %error, "failed to write a PodGroup");
                 Some(60)
