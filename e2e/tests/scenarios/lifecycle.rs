@@ -127,10 +127,11 @@ fn a_failed_job_is_failed_and_gives_its_quota_back() {
 
 #[test]
 fn the_podgroup_follows_the_job_through_its_life() {
+    // Long enough that a busy member says in time that it runs.
     run("podgroup", async |s| {
         let queue = s.queue("q", json!({"cpu": "1"})).await?;
         let mut workload =
-            job("followed", &queue, &[task("a", 2, "100m", "sleep 20"), task("b", 1, "100m", "sleep 20")]);
+            job("followed", &queue, &[task("a", 2, "100m", "sleep 60"), task("b", 1, "100m", "sleep 60")]);
         workload["spec"]["minAvailable"] = 3.into();
         let workload = s.submit(Kind::Job, workload, &aggregated()).await?;
         let group = s.until_podgroup(&workload, "runs", |group| group["status"]["phase"] == "Running").await?;

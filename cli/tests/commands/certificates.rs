@@ -1,8 +1,6 @@
 //! The webhook's certificate and its authority are replaced while reviews come, and not one is refused: where replicas
 //! share an authority of their own, and where an admin brings files.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
 use std::{
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},

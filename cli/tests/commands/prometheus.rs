@@ -3,10 +3,6 @@
 //! of ours is missed. Where Prometheus is not installed they are skipped, and that is said; where CI is set that fails,
 //! unless `.ci/run` found that none can be had.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod killed;
-
 use std::{
     fs,
     io::{Read, Write},

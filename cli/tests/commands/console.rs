@@ -1,12 +1,5 @@
 //! `caldera console` over TLS, against a sandbox: who sees what, who is refused, and what comes without asking.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod browser;
-mod killed;
-mod sandbox;
-mod story;
-
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -66,7 +59,7 @@ subjects: [{kind: ServiceAccount, name: tenant, namespace: tenant}]
 ";
 
 /// A kind that is told by data, what its objects are, and one of them.
-const TRAIN_RUN: &str = include_str!("../../manifests/kinds/trainrun.yaml");
+const TRAIN_RUN: &str = include_str!("../../../manifests/kinds/trainrun.yaml");
 const TRAIN_RUN_DEFINITION: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

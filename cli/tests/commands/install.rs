@@ -1,9 +1,6 @@
 //! `caldera install` against a sandbox: from an empty host to one where the doctor finds nothing, again without a
 //! change, and again after it was killed.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod killed;
 
 use std::{
     fs::{self, File},

@@ -2,9 +2,6 @@
 //! spans at a collector of traces, an end on SIGTERM, and an end in words. Beside it a collector of the member's
 //! inventory and its estimator, each with its metrics.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod killed;
 
 use std::{
     fs::{self, File},

@@ -1,9 +1,6 @@
 //! What the binary says and how it ends: wrong input, taken ports, help, signals.
 
 #![allow(clippy::zombie_processes, reason = "a failing test leaves its child to the system")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod killed;
 
 use std::{
     fs,

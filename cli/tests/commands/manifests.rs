@@ -1,7 +1,5 @@
 //! What `caldera manifests` prints is what a Karmada host takes.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
 use std::{collections::BTreeSet, process::Command};
 
 use caldera_cli::{

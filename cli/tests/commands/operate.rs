@@ -1,11 +1,6 @@
 //! `caldera doctor`, `job`, `queue`, `cluster` and `uninstall` against a sandbox: what an operator does, and what is
 //! left after it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod killed;
-mod sandbox;
-
 use std::{
     io::{BufRead, BufReader},
     path::Path,
@@ -32,7 +27,7 @@ use crate::{
     sandbox::{BINARY, PATIENCE, QUEUES, SPLIT, Sandbox, WAITING, connect, until},
 };
 
-const WEB: &str = include_str!("../../manifests/examples/60-web.yaml");
+const WEB: &str = include_str!("../../../manifests/examples/60-web.yaml");
 
 impl Sandbox {
     /// A split job and a service that run, and a job that waits.
@@ -300,7 +295,7 @@ fn a_policy_that_is_not_bound(sandbox: &Sandbox) {
 
 /// `caldera upgrade` mends what it finds.
 fn a_kind_that_was_told_after_the_webhook_was_registered(sandbox: &Sandbox) {
-    let told = include_str!("../../manifests/kinds/trainrun.yaml");
+    let told = include_str!("../../../manifests/kinds/trainrun.yaml");
     let kind = parse_documents(told).unwrap().into_iter().find(|object| object["kind"] == "WorkloadKind").unwrap();
     sandbox.wait(stack::apply_object(&sandbox.host, kind)).unwrap();
     let unread = "may not list trainruns.training.example.com";

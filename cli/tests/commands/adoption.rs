@@ -1,9 +1,6 @@
 //! Objects that an older Caldera wrote (`fixtures/upgrade`) under this one: what ran runs on, what waited is admitted
 //! once and in its turn, and `caldera upgrade` leaves what this version prints.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod killed;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

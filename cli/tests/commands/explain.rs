@@ -1,9 +1,5 @@
 //! `caldera why` and `caldera queue` against a sandbox: what a user reads, what a script reads, and how they end.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod killed;
-
 use std::{
     io::{BufRead, BufReader},
     path::Path,
@@ -18,11 +14,11 @@ use serde_json::{Value, json};
 
 use crate::killed::Killed;
 
-const QUEUES: &str = include_str!("../../manifests/examples/00-queues.yaml");
-const SPLIT: &str = include_str!("../../manifests/examples/10-mindspore-cpu.yaml");
-const TOO_BIG: &str = include_str!("../../manifests/examples/30-too-big.yaml");
-const WAITING: &str = include_str!("../../manifests/examples/40-low-priority.yaml");
-const WEB: &str = include_str!("../../manifests/examples/60-web.yaml");
+const QUEUES: &str = include_str!("../../../manifests/examples/00-queues.yaml");
+const SPLIT: &str = include_str!("../../../manifests/examples/10-mindspore-cpu.yaml");
+const TOO_BIG: &str = include_str!("../../../manifests/examples/30-too-big.yaml");
+const WAITING: &str = include_str!("../../../manifests/examples/40-low-priority.yaml");
+const WEB: &str = include_str!("../../../manifests/examples/60-web.yaml");
 
 struct Sandbox {
     _process: Killed,

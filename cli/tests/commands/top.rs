@@ -1,12 +1,5 @@
 //! `caldera top` in a pseudo-terminal, against a sandbox: what a person sees, presses and is left with.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
-mod killed;
-mod sandbox;
-mod screens;
-mod story;
-mod terminal;
 
 use std::process::{Command, Stdio};
 

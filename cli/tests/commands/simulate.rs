@@ -1,7 +1,5 @@
 //! `caldera simulate`: what it reads, what it prints and writes, and how it refuses.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-
 use std::{fs, path::Path, process::Command};
 
 use serde_json::Value;
