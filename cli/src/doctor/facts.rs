@@ -293,6 +293,8 @@ pub struct WorkFacts {
     pub binding: String,
     /// When it was made.
     pub created: Option<Timestamp>,
+    /// Its member has what it sends, as far as is known.
+    pub is_applied: bool,
 }
 
 /// A Command to a queue.

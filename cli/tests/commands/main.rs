@@ -1,5 +1,5 @@
-//! The commands of `caldera` as their users meet them: each starts the program, against a sandbox or a server of its own.
-//! One program of tests, as each would link all of Caldera once more.
+//! The commands of `caldera` as their users meet them: each starts the program, against a sandbox or a server of its
+//! own. One program of tests, as each would link all of Caldera once more.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod adoption;

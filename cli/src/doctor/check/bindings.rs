@@ -8,7 +8,7 @@ use caldera_crds::workload::WorkloadKind;
 
 use super::{components::age, take_visible};
 use crate::doctor::{
-    facts::{CheckedBinding, Facts},
+    facts::{CheckedBinding, Facts, WorkFacts},
     finding::{Check, Finding, join_first_names},
 };
 
@@ -144,19 +144,21 @@ pub(super) fn check_garbage(facts: &Facts) -> Vec<Finding> {
     let works = take_visible(&facts.works, CHECK, "Works", &mut findings);
     if let Ok(bindings) = &facts.bindings {
         let there: BTreeSet<&str> = bindings.iter().map(|binding| binding.key.as_str()).collect();
-        let left: Vec<&str> = works
-            .iter()
-            .filter(|work| age(facts.now, work.created) > facts.grace && !there.contains(work.binding.as_str()))
-            .map(|work| work.key.as_str())
-            .collect();
-        if let Some(first) = left.first() {
-            let (namespace, name) = first.split_once('/').unwrap_or(("", first));
-            let what = format!(
-                "{} Works are of bindings that are not there: what they sent to members runs on: {}",
-                left.len(),
-                join_first_names(left.iter().copied())
-            );
-            findings.push(CHECK.error(what).fixed_by(format!("kubectl delete work -n {namespace} {name}")));
+        let is_left =
+            |work: &&WorkFacts| age(facts.now, work.created) > facts.grace && !there.contains(work.binding.as_str());
+        let (applied, refused): (Vec<_>, Vec<_>) = works.iter().filter(is_left).partition(|work| work.is_applied);
+        let report = |left: Vec<&WorkFacts>, what: &str| {
+            let (namespace, name) = left.first()?.key.split_once('/')?;
+            let (number, names) = (left.len(), join_first_names(left.iter().map(|work| work.key.as_str())));
+            let what = format!("{number} Works are of bindings that are not there{what}: {names}");
+            Some((what, format!("kubectl delete work -n {namespace} {name}")))
+        };
+        if let Some((what, fix)) = report(applied, ": what they sent to members runs on") {
+            findings.push(CHECK.error(what).fixed_by(fix));
+        }
+        // Karmada makes one now and then while its binding is deleted with its namespace.
+        if let Some((what, fix)) = report(refused, ", and no member has what they send") {
+            findings.push(CHECK.warning(what).fixed_by(fix));
         }
     }
     findings

@@ -327,7 +327,9 @@ fn read_pod_group(object: &Value) -> Option<PodGroupFacts> {
 
 fn read_work(object: &Value) -> Option<WorkFacts> {
     let binding = format!("{}/{}", annotation_of(object, BINDING_NAMESPACE)?, annotation_of(object, BINDING_NAME)?);
-    Some(WorkFacts { key: key_of(object), binding, created: creation_time(object) })
+    let mut conditions = read_list_at(object, "/status/conditions").iter();
+    let is_applied = !conditions.any(|it| (&it["type"], &it["status"]) == (&json!("Applied"), &json!("False")));
+    Some(WorkFacts { key: key_of(object), binding, created: creation_time(object), is_applied })
 }
 
 fn read_command(object: &Value) -> CommandFacts {
