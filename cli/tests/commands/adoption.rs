@@ -21,7 +21,10 @@ use kube::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::killed::Killed;
+use crate::{
+    killed::Killed,
+    turns::{Turn, take_turn},
+};
 
 /// A machine that is busy may take as long.
 const AT_LAST: Duration = Duration::from_secs(120);
@@ -33,6 +36,7 @@ struct Upgraded {
     fleet: Fleet,
     host: Client,
     _stop: tokio_util::sync::DropGuard,
+    _turn: Turn,
 }
 
 fn bindings() -> ApiResource {
@@ -89,6 +93,7 @@ fn list_running_pods(objects: &[Value]) -> BTreeSet<String> {
 
 impl Upgraded {
     async fn start() -> Self {
+        let turn = take_turn();
         install_provider();
         let (dir, stop) = (tempfile::tempdir().unwrap(), CancellationToken::new());
         let restored = ["host", "member1", "member2"].map(|name| (name.to_owned(), read_fixture(name)));
@@ -98,7 +103,7 @@ impl Upgraded {
         let fleet = Fleet::start(config, &stop).await.unwrap();
         fs::write(dir.path().join("admin"), fleet.host.kubeconfig()).unwrap();
         let host = fleet.host.client("test", &WriteCounts::default()).unwrap();
-        Self { dir, fleet, host, _stop: stop.drop_guard() }
+        Self { dir, fleet, host, _stop: stop.drop_guard(), _turn: turn }
     }
 
     fn path(&self, name: &str) -> PathBuf {

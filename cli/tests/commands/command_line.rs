@@ -16,7 +16,10 @@ use std::{
 use caldera_crds::published::ClusterInventory;
 use caldera_runtime::client::{self, WriteCounts};
 
-use crate::killed::Killed;
+use crate::{
+    killed::Killed,
+    turns::{Turn, take_turn},
+};
 
 /// How long a process may take for what it does at once, on a machine that is busy with much else. Only failures last
 /// as long.
@@ -85,6 +88,7 @@ struct Sandbox {
     child: Killed,
     /// URLs of its servers.
     servers: Vec<String>,
+    _turn: Turn,
 }
 
 impl Sandbox {
@@ -93,12 +97,13 @@ impl Sandbox {
     }
 
     fn start_with(dir: &Path, args: &[&str]) -> Self {
+        let turn = take_turn();
         let mut child = Killed(caldera(&["sandbox", "--dir", dir.to_str().unwrap()]).args(args).spawn().unwrap());
         let mut servers = Vec::new();
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
             let line = line.unwrap();
             if line == "ready" {
-                return Self { child, servers };
+                return Self { child, servers, _turn: turn };
             }
             servers.extend(line.split_whitespace().find(|word| word.starts_with("https://")).map(str::to_owned));
         }

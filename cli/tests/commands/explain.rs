@@ -12,7 +12,10 @@ use caldera_cli::{manifests::parse_documents, stack};
 use caldera_runtime::client::{WriteCounts, from_config, load_config};
 use serde_json::{Value, json};
 
-use crate::killed::Killed;
+use crate::{
+    killed::Killed,
+    turns::{Turn, take_turn},
+};
 
 const QUEUES: &str = include_str!("../../../manifests/examples/00-queues.yaml");
 const SPLIT: &str = include_str!("../../../manifests/examples/10-mindspore-cpu.yaml");
@@ -23,15 +26,18 @@ const WEB: &str = include_str!("../../../manifests/examples/60-web.yaml");
 struct Sandbox {
     _process: Killed,
     kubeconfig: String,
+    _turn: Turn,
 }
 
 impl Sandbox {
     fn start(dir: &Path) -> Self {
+        let turn = take_turn();
         let started = caldera(&["sandbox", "--dir", dir.to_str().unwrap()]).stdout(Stdio::piped()).spawn();
         let mut process = Killed(started.unwrap());
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap() == "ready"), "the sandbox ended before it was ready");
-        Self { _process: process, kubeconfig: dir.join("host.kubeconfig").to_str().unwrap().to_owned() }
+        let kubeconfig = dir.join("host.kubeconfig").to_str().unwrap().to_owned();
+        Self { _process: process, kubeconfig, _turn: turn }
     }
 
     fn apply(&self, yaml: &str) {

@@ -28,7 +28,10 @@ use kube::{
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::killed::Killed;
+use crate::{
+    killed::Killed,
+    turns::{Turn, take_turn},
+};
 
 /// A machine that is busy may take as long.
 const AT_LAST: Duration = Duration::from_secs(120);
@@ -39,17 +42,19 @@ struct Host {
     webhook: SocketAddr,
     _fleet: Fleet,
     _stop: tokio_util::sync::DropGuard,
+    _turn: Turn,
 }
 
 impl Host {
     async fn start() -> Self {
+        let turn = take_turn();
         install_provider();
         let (dir, stop) = (tempfile::tempdir().unwrap(), CancellationToken::new());
         let fleet = Fleet::start(Config::with_members(1), &stop).await.unwrap();
         fs::write(dir.path().join("admin"), fleet.host.kubeconfig()).unwrap();
         let client = fleet.host.client("test", &WriteCounts::default()).unwrap();
         let webhook = free_address();
-        Self { dir, client, webhook, _fleet: fleet, _stop: stop.drop_guard() }
+        Self { dir, client, webhook, _fleet: fleet, _stop: stop.drop_guard(), _turn: turn }
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -20,3 +20,4 @@ mod simulate;
 mod story;
 mod terminal;
 mod top;
+mod turns;

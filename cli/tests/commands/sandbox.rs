@@ -13,7 +13,10 @@ use caldera_cli::{manifests::parse_documents, stack};
 use caldera_runtime::client::{WriteCounts, from_config, load_config};
 use kube::Client;
 
-use crate::killed::Killed;
+use crate::{
+    killed::Killed,
+    turns::{Turn, take_turn},
+};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_caldera");
 pub const QUEUES: &str = include_str!("../../../manifests/examples/00-queues.yaml");
@@ -27,6 +30,7 @@ pub struct Sandbox {
     runtime: tokio::runtime::Runtime,
     pub host: Client,
     pub kubeconfig: String,
+    _turn: Turn,
 }
 
 impl Sandbox {
@@ -35,6 +39,7 @@ impl Sandbox {
     }
 
     pub fn start_with(dir: &Path, args: &[&str]) -> Self {
+        let turn = take_turn();
         let started = Command::new(BINARY)
             .args(["sandbox", "--dir", dir.to_str().unwrap()])
             .args(args)
@@ -45,7 +50,7 @@ impl Sandbox {
         assert!(lines.any(|line| line.unwrap() == "ready"), "the sandbox ended before it was ready");
         let (runtime, path) = (tokio::runtime::Runtime::new().unwrap(), dir.join("host.kubeconfig"));
         let host = runtime.block_on(connect(&path));
-        Self { _process: process, runtime, host, kubeconfig: path.to_str().unwrap().to_owned() }
+        Self { _process: process, runtime, host, kubeconfig: path.to_str().unwrap().to_owned(), _turn: turn }
     }
 
     pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {

@@ -30,7 +30,10 @@ use kube::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::killed::Killed;
+use crate::{
+    killed::Killed,
+    turns::{Turn, take_turn},
+};
 
 /// A machine that is busy may take as long.
 const AT_LAST: Duration = Duration::from_secs(120);
@@ -43,10 +46,12 @@ struct Server {
     dir: tempfile::TempDir,
     fleet: Fleet,
     _stop: tokio_util::sync::DropGuard,
+    _turn: Turn,
 }
 
 impl Server {
     async fn start() -> Self {
+        let turn = take_turn();
         install_provider();
         let (dir, stop) = (tempfile::tempdir().unwrap(), CancellationToken::new());
         let fleet = Fleet::start(Config::with_members(1), &stop).await.unwrap();
@@ -81,7 +86,7 @@ impl Server {
         }
         let log = File::create(dir.path().join("log")).unwrap();
         let process = Killed(command.stdin(Stdio::null()).stderr(log).spawn().unwrap());
-        let server = Self { process, admin, spans, host, dir, fleet, _stop: stop.drop_guard() };
+        let server = Self { process, admin, spans, host, dir, fleet, _stop: stop.drop_guard(), _turn: turn };
         server.until("it is ready", async || server.ask("/readyz").is_some_and(|text| text.contains(" 200 "))).await;
         server
     }
