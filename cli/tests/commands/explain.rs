@@ -1,63 +1,20 @@
 //! `caldera why` and `caldera queue` against a sandbox: what a user reads, what a script reads, and how they end.
 
 use std::{
-    io::{BufRead, BufReader},
     path::Path,
-    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use caldera_cli::{manifests::parse_documents, stack};
-use caldera_runtime::client::{WriteCounts, from_config, load_config};
+use caldera_cli::manifests::parse_documents;
 use serde_json::{Value, json};
 
-use crate::{
-    killed::Killed,
-    turns::{Turn, take_turn},
-};
+use crate::sandbox::{PATIENCE, QUEUES, SPLIT, Sandbox, WAITING};
 
-const QUEUES: &str = include_str!("../../../manifests/examples/00-queues.yaml");
-const SPLIT: &str = include_str!("../../../manifests/examples/10-mindspore-cpu.yaml");
 const TOO_BIG: &str = include_str!("../../../manifests/examples/30-too-big.yaml");
-const WAITING: &str = include_str!("../../../manifests/examples/40-low-priority.yaml");
 const WEB: &str = include_str!("../../../manifests/examples/60-web.yaml");
 
-struct Sandbox {
-    _process: Killed,
-    kubeconfig: String,
-    _turn: Turn,
-}
-
 impl Sandbox {
-    fn start(dir: &Path) -> Self {
-        let turn = take_turn();
-        let started = caldera(&["sandbox", "--dir", dir.to_str().unwrap()]).stdout(Stdio::piped()).spawn();
-        let mut process = Killed(started.unwrap());
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        assert!(lines.any(|line| line.unwrap() == "ready"), "the sandbox ended before it was ready");
-        let kubeconfig = dir.join("host.kubeconfig").to_str().unwrap().to_owned();
-        Self { _process: process, kubeconfig, _turn: turn }
-    }
-
-    fn apply(&self, yaml: &str) {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        runtime.block_on(async {
-            let config = load_config(Some(Path::new(&self.kubeconfig))).await.unwrap();
-            let client = from_config(config, "test", &WriteCounts::default()).unwrap();
-            for object in parse_documents(yaml).unwrap() {
-                stack::apply_object(&client, object).await.unwrap();
-            }
-        });
-    }
-
-    /// Exit code, standard output, standard error.
-    fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
-        let output = caldera(args).args(["--kubeconfig", &self.kubeconfig]).output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (output.status.code(), text(output.stdout), text(output.stderr))
-    }
-
     fn json(&self, args: &[&str]) -> Value {
         let (code, out, err) = self.run(&[args, &["-o", "json"]].concat());
         assert_eq!(code, Some(0), "{args:?}: {err}");
@@ -69,7 +26,7 @@ impl Sandbox {
     }
 
     fn why_when(&self, job: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        let deadline = Instant::now() + Duration::from_secs(120);
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let (code, out, _) = self.run(&["why", job, "-n", "default", "-o", "json"]);
             let seen: Value = if code == Some(0) { serde_json::from_str(&out).unwrap() } else { Value::Null };
@@ -82,17 +39,10 @@ impl Sandbox {
     }
 }
 
-fn caldera(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_caldera"));
-    command.args(args).stdin(Stdio::null());
-    command.env_remove("KUBECONFIG").env("HOME", "/nonexistent").env_remove("KUBERNETES_SERVICE_HOST");
-    command
-}
-
 #[test]
 fn jobs_and_queues_are_explained_on_a_sandbox() {
     let dir = tempfile::tempdir().unwrap();
-    let sandbox = Sandbox::start(dir.path());
+    let sandbox = Sandbox::start(dir.path(), 3);
     sandbox.apply(QUEUES);
     // It must still run when it is asked about.
     sandbox.apply(&SPLIT.replace("sleep 4", "sleep 600"));

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use crate::{
     killed::Killed,
-    sandbox::{BINARY, PATIENCE, QUEUES, SPLIT, Sandbox, WAITING, connect, until},
+    sandbox::{BINARY, PATIENCE, QUEUES, SPLIT, Sandbox, WAITING, caldera, connect, until},
 };
 
 const WEB: &str = include_str!("../../../manifests/examples/60-web.yaml");
@@ -61,13 +61,6 @@ impl Sandbox {
 
     fn binding(&self, name: &str) -> Value {
         self.get(&objects::binding_resource(), Some("default"), name).unwrap_or_default()
-    }
-
-    /// Exit code, standard output, standard error.
-    fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
-        let output = caldera(args).args(["--kubeconfig", &self.kubeconfig]).output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (output.status.code(), text(output.stdout), text(output.stderr))
     }
 
     fn succeeds(&self, args: &[&str]) -> String {
@@ -136,13 +129,6 @@ impl Sandbox {
         let names: Vec<&str> = pods.iter().map(name_of).collect();
         format!("{row:#}\n{why}{refused}\n{binding:#}\npods in member1: {names:?}")
     }
-}
-
-fn caldera(args: &[&str]) -> Command {
-    let mut command = Command::new(BINARY);
-    command.args(args).stdin(Stdio::null());
-    command.env_remove("KUBECONFIG").env("HOME", "/nonexistent").env_remove("KUBERNETES_SERVICE_HOST");
-    command
 }
 
 fn mutating() -> ApiResource {

@@ -53,6 +53,13 @@ impl Sandbox {
         Self { _process: process, runtime, host, kubeconfig: path.to_str().unwrap().to_owned(), _turn: turn }
     }
 
+    /// Exit code, standard output, standard error.
+    pub fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
+        let output = caldera(args).args(["--kubeconfig", &self.kubeconfig]).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    }
+
     pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
     }
@@ -62,6 +69,14 @@ impl Sandbox {
             self.wait(stack::apply_object(&self.host, object)).unwrap();
         }
     }
+}
+
+/// The program with these arguments, and nothing of its environment that says where a cluster is.
+pub fn caldera(args: &[&str]) -> Command {
+    let mut command = Command::new(BINARY);
+    command.args(args).stdin(Stdio::null());
+    command.env_remove("KUBECONFIG").env("HOME", "/nonexistent").env_remove("KUBERNETES_SERVICE_HOST");
+    command
 }
 
 pub async fn connect(kubeconfig: &Path) -> Client {
