@@ -21,6 +21,10 @@ test crate="":
 simulate first="1" last="60":
     CALDERA_SIMULATION_SEEDS={{first}}-{{last}} cargo test --release -p caldera-cli -p caldera-e2e --test simulation -- --nocapture
 
+# A training step by PyTorch and one by MPI over two clusters, as root: needs python3-torch, python3-mpi4py and sshd.
+worlds:
+    cargo test -p caldera-e2e --test scenarios -- --ignored worlds
+
 # Coverage-guided fuzzing, so many seconds a target: `just fuzz 600`. Needs a C++ compiler.
 fuzz seconds="37":
     fuzz/run {{seconds}}

@@ -39,6 +39,8 @@ pub enum Kind {
     Namespace,
     /// v1 ConfigMap.
     ConfigMap,
+    /// v1 Secret.
+    Secret,
     /// admissionregistration.k8s.io ValidatingAdmissionPolicy.
     AdmissionPolicy,
     /// admissionregistration.k8s.io ValidatingAdmissionPolicyBinding.
@@ -100,6 +102,7 @@ impl Kind {
             Self::Event => api_resource("", "v1", "Event", "events"),
             Self::Namespace => api_resource("", "v1", "Namespace", "namespaces"),
             Self::ConfigMap => api_resource("", "v1", "ConfigMap", "configmaps"),
+            Self::Secret => api_resource("", "v1", "Secret", "secrets"),
             Self::AdmissionPolicy => api_resource(
                 "admissionregistration.k8s.io",
                 "v1",

@@ -41,25 +41,27 @@ impl Scenario {
         Ok(())
     }
 
-    /// Fails a pod in a member once it runs, by what its kubelet would write of containers that end with this code.
+    /// Ends a pod in a member once it runs, by what its kubelet would write of containers that end with this code.
     ///
     /// # Errors
     /// If it does not run within the scenario's patience, or the member refuses.
-    pub async fn fail_pod_in_member(&self, member: &str, name: &str, exit_code: i32) -> anyhow::Result<()> {
+    pub async fn end_pod_in_member(&self, member: &str, name: &str, exit_code: i32) -> anyhow::Result<()> {
         let api = self.member_api(member, Kind::Pod)?;
         loop {
             let runs = |pod: &Value| pod["status"]["phase"] == "Running";
             let pod = self.until_in_member(member, Kind::Pod, name, "runs", runs).await?;
             let mut containers = pod["status"]["containerStatuses"].clone();
             for container in containers.as_array_mut().into_iter().flatten() {
-                let ended = json!({"exitCode": exit_code, "reason": "Error"});
+                let reason = if exit_code == 0 { "Completed" } else { "Error" };
+                let ended = json!({"exitCode": exit_code, "reason": reason});
                 container["state"] = json!({"terminated": ended});
                 container["ready"] = false.into();
                 container["started"] = false.into();
             }
-            let status = json!({"phase": "Failed", "containerStatuses": containers});
-            let failed = json!({"metadata": {"uid": pod["metadata"]["uid"]}, "status": status});
-            match api.patch_status(name, &PatchParams::default(), &Patch::Merge(&failed)).await {
+            let phase = if exit_code == 0 { "Succeeded" } else { "Failed" };
+            let status = json!({"phase": phase, "containerStatuses": containers});
+            let ended = json!({"metadata": {"uid": pod["metadata"]["uid"]}, "status": status});
+            match api.patch_status(name, &PatchParams::default(), &Patch::Merge(&ended)).await {
                 // It went meanwhile, or another has come: that one then.
                 Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {}
                 result => return Ok(result.map(drop)?),

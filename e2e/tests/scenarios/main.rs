@@ -42,3 +42,4 @@ mod together;
 mod topology;
 mod usage;
 mod withdrawal;
+mod worlds;

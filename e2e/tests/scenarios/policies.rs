@@ -39,7 +39,7 @@ async fn fail_broken_pod(s: &Scenario, member: &str, name: &str) -> anyhow::Resu
         job["status"]["state"]["phase"] == "Running" && job["status"]["running"] == 3
     })
     .await?;
-    s.fail_pod_in_member(member, &format!("{name}-broken-0"), 3).await
+    s.end_pod_in_member(member, &format!("{name}-broken-0"), 3).await
 }
 
 async fn holds_nothing(s: &Scenario, queue: &str) -> anyhow::Result<()> {

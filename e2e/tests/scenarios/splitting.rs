@@ -174,7 +174,7 @@ fn rank_building_jobs_stay_in_one_cluster() {
 }
 
 /// The same number of pods in each of two members.
-fn halves(members: &[String]) -> Value {
+pub(super) fn halves(members: &[String]) -> Value {
     let weight = |member: &String| json!({"targetCluster": {"clusterNames": [member]}, "weight": 1});
     json!({
         "replicaScheduling": {

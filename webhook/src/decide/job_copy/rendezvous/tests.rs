@@ -62,6 +62,9 @@ fn an_mpi_master_knows_every_worker_and_no_copy_asks_for_a_master() {
     assert!(copy["spec"]["plugins"]["ssh"].is_array() && copy["spec"]["plugins"]["svc"].is_array());
     assert_eq!(env(&copy, 0, "MPI_HOST").map(|hosts| hosts.split(',').count()), Some(5));
     assert_eq!(env(&copy, 1, "MPI_HOST"), None);
+    // Else the first worker of each cluster is one host to Open MPI, and no rank runs in the other.
+    assert_eq!(env(&copy, 0, "OMPI_MCA_orte_keep_fqdn_hostnames"), Some("1"));
+    assert_eq!(env(&copy, 0, "PRTE_MCA_prte_keep_fqdn_hostnames"), Some("1"));
 }
 
 #[test]
