@@ -293,8 +293,8 @@ pub struct WorkFacts {
     pub binding: String,
     /// When it was made.
     pub created: Option<Timestamp>,
-    /// Its member has what it sends, as far as is known.
-    pub is_applied: bool,
+    /// Its member may have what it sends: it did not refuse it, or took it before.
+    pub may_run: bool,
 }
 
 /// A Command to a queue.

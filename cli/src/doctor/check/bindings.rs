@@ -146,14 +146,14 @@ pub(super) fn check_garbage(facts: &Facts) -> Vec<Finding> {
         let there: BTreeSet<&str> = bindings.iter().map(|binding| binding.key.as_str()).collect();
         let is_left =
             |work: &&WorkFacts| age(facts.now, work.created) > facts.grace && !there.contains(work.binding.as_str());
-        let (applied, refused): (Vec<_>, Vec<_>) = works.iter().filter(is_left).partition(|work| work.is_applied);
+        let (running, refused): (Vec<_>, Vec<_>) = works.iter().filter(is_left).partition(|work| work.may_run);
         let report = |left: Vec<&WorkFacts>, what: &str| {
             let (namespace, name) = left.first()?.key.split_once('/')?;
             let (number, names) = (left.len(), join_first_names(left.iter().map(|work| work.key.as_str())));
-            let what = format!("{number} Works are of bindings that are not there{what}: {names}");
+            let what = format!("Works are left of bindings that are not there ({number}){what}: {names}");
             Some((what, format!("kubectl delete work -n {namespace} {name}")))
         };
-        if let Some((what, fix)) = report(applied, ": what they sent to members runs on") {
+        if let Some((what, fix)) = report(running, ": what they sent to members may run on") {
             findings.push(CHECK.error(what).fixed_by(fix));
         }
         // Karmada makes one now and then while its binding is deleted with its namespace.

@@ -328,8 +328,10 @@ fn read_pod_group(object: &Value) -> Option<PodGroupFacts> {
 fn read_work(object: &Value) -> Option<WorkFacts> {
     let binding = format!("{}/{}", annotation_of(object, BINDING_NAMESPACE)?, annotation_of(object, BINDING_NAME)?);
     let mut conditions = read_list_at(object, "/status/conditions").iter();
-    let is_applied = !conditions.any(|it| (&it["type"], &it["status"]) == (&json!("Applied"), &json!("False")));
-    Some(WorkFacts { key: key_of(object), binding, created: creation_time(object), is_applied })
+    let is_refused = conditions.any(|it| (&it["type"], &it["status"]) == (&json!("Applied"), &json!("False")));
+    // A member that refused a later write has told a status of the copy that it took before.
+    let may_run = !is_refused || !read_list_at(object, "/status/manifestStatuses").is_empty();
+    Some(WorkFacts { key: key_of(object), binding, created: creation_time(object), may_run })
 }
 
 fn read_command(object: &Value) -> CommandFacts {
@@ -393,4 +395,21 @@ fn build_probe_job() -> Value {
             }},
         }]},
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_work_that_was_refused_may_still_run_if_its_member_took_it_before() {
+        let work = |status: Value| {
+            let annotations = json!({BINDING_NAMESPACE: "ns", BINDING_NAME: "b"});
+            read_work(&json!({"metadata": {"annotations": annotations}, "status": status})).map(|work| work.may_run)
+        };
+        let refused = json!([{"type": "Applied", "status": "False"}]);
+        assert_eq!(work(json!({})), Some(true));
+        assert_eq!(work(json!({"conditions": refused})), Some(false));
+        assert_eq!(work(json!({"conditions": refused, "manifestStatuses": [{"status": {}}]})), Some(true));
+    }
 }

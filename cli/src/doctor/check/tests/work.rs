@@ -168,14 +168,10 @@ fn what_outlives_its_owner_is_told() {
         });
     };
     finds(plant, Check::Garbage, Severity::Warning, &["outlived their workloads", "ns/g"]);
-    let work = |age: i64, is_applied| WorkFacts {
-        key: "es/w".into(),
-        binding: "ns/gone".into(),
-        created: second(-age),
-        is_applied,
-    };
+    let work =
+        |age: i64, may_run| WorkFacts { key: "es/w".into(), binding: "ns/gone".into(), created: second(-age), may_run };
     let plant = |facts: &mut Facts| facts.works = Ok(vec![work(61, true), work(5, true)]);
-    finds(plant, Check::Garbage, Severity::Error, &["1 Works are of bindings that are not there: what they sent"]);
+    finds(plant, Check::Garbage, Severity::Error, &["of bindings that are not there (1): what they sent"]);
     let plant = |facts: &mut Facts| facts.works = Ok(vec![work(61, false), work(5, false)]);
-    finds(plant, Check::Garbage, Severity::Warning, &["1 Works are of bindings that are not there, and no member"]);
+    finds(plant, Check::Garbage, Severity::Warning, &["of bindings that are not there (1), and no member"]);
 }
