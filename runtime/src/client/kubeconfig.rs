@@ -128,6 +128,6 @@ fn describe_kubeconfig_error(error: &KubeconfigError) -> String {
         KubeconfigError::MissingClusterUrl => "its cluster has no address".to_owned(),
         KubeconfigError::FindPath => "there is no home directory to look in".to_owned(),
         // Of kinds and environment, not of content.
-        _ => "it can not be put together".to_owned(),
+        _ => "it holds no cluster, user and context that go together".to_owned(),
     }
 }
