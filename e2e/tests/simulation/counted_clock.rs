@@ -1,10 +1,10 @@
 //! The processes' clock, and how often it is read at one time. On virtual time a process that never rests keeps time
 //! from going on, and the history from ending: it would fill the memory, and say nothing.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use caldera_runtime::clock::{Clock, TokioClock};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 /// Reads at one time at most. No history of seeds 1 to 24 comes to 1,000.
 const MOST_READS: u32 = 100_000;
@@ -39,6 +39,19 @@ impl Clock for CountedClock {
         drop(read);
         assert!(!is_restless, "a process does not rest at {now}");
         now
+    }
+}
+
+/// The clock of one machine, which is wrong by so much.
+#[derive(Debug)]
+pub struct SkewedClock {
+    pub clock: Arc<CountedClock>,
+    pub by: SignedDuration,
+}
+
+impl Clock for SkewedClock {
+    fn now(&self) -> Timestamp {
+        self.clock.now().checked_add(self.by).unwrap()
     }
 }
 

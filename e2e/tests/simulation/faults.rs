@@ -60,6 +60,8 @@ struct State {
     /// Who died of a fault and has not been buried.
     crashed: BTreeSet<&'static str>,
     unreachable: BTreeSet<String>,
+    /// Karmada does not reach these either.
+    cut: BTreeSet<String>,
     faults: BTreeMap<&'static str, u64>,
     /// Requests at this instant.
     at_once: (Option<Instant>, u64),
@@ -84,6 +86,7 @@ impl Faults {
             writes: 0,
             crashed: BTreeSet::new(),
             unreachable: BTreeSet::new(),
+            cut: BTreeSet::new(),
             faults: BTreeMap::new(),
             at_once: (None, 0),
             busy: None,
@@ -133,6 +136,27 @@ impl Faults {
             state.unreachable.insert(member.to_owned());
             *state.faults.entry("member down").or_default() += 1;
         }
+    }
+
+    /// Whether a member is cut off from now on: from us and from Karmada.
+    pub fn cut(&self, member: &str, yes: bool) {
+        self.reach(member, !yes);
+        let mut state = self.state.lock().unwrap();
+        if yes {
+            state.cut.insert(member.to_owned());
+        } else {
+            state.cut.remove(member);
+        }
+    }
+
+    /// The members that are cut off.
+    pub fn list_cut(&self) -> BTreeSet<String> {
+        self.state.lock().unwrap().cut.clone()
+    }
+
+    /// Another fault came.
+    pub fn count(&self, fault: &'static str) {
+        *self.state.lock().unwrap().faults.entry(fault).or_default() += 1;
     }
 
     /// Counts a request. Once there are too many at one instant, nobody is answered until time has gone on.
@@ -366,7 +390,7 @@ impl Service<Request<kube::client::Body>> for Way {
         let write = request.method() != http::Method::GET && !request.uri().path().contains("/leases");
         let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let (fault, prng) = self.faults.draw(self.who, write, watch);
-        if self.faults.is_traced && !matches!(fault, Fault::None) {
+        if self.faults.is_traced && (write || !matches!(fault, Fault::None)) {
             println!("{}: {fault:?} at {} {}", self.who, request.method(), request.uri().path());
         }
         let path = request.uri().path().to_owned();

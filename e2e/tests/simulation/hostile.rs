@@ -29,6 +29,7 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 
 use crate::{
+    actors::Actors,
     history::Commit,
     invariants::{self, Invariants, has_ended},
     prng::Prng,
@@ -197,26 +198,26 @@ impl Hostile {
     }
 
     /// Everything is as it should be, but for the tenant.
-    pub async fn besiege(&mut self, admin: &Client, now: u128) {
+    pub async fn besiege(&mut self, admin: &Client, actors: &Actors, now: u128) {
         let tune = async |name: &str, spec: Value| {
             let write = write_to(queues(), "", name, Body::MergePatch(json!({"spec": spec})));
             write::execute_write(admin, &write).await
         };
         // No child may have more than its parent.
         if let Err(Failure::Gone(_)) = tune("lab", json!({"capability": null})).await {
-            let mut lab = queue("lab");
+            let mut lab = queue("lab", actors);
             lab["spec"].as_object_mut().unwrap().remove("capability");
             create(admin, queues(), "", lab).await;
         }
         for name in ["vision", "speech", "lab"] {
             // The webhook may not have seen yet what was written before.
-            let mut answer = tune(name, queue(name)["spec"].clone()).await;
+            let mut answer = tune(name, queue(name, actors)["spec"].clone()).await;
             for _ in 0..60 {
                 if !matches!(answer, Err(Failure::Refused { code: 422, .. })) {
                     break;
                 }
                 sleep(Duration::from_secs(1)).await;
-                answer = tune(name, queue(name)["spec"].clone()).await;
+                answer = tune(name, queue(name, actors)["spec"].clone()).await;
             }
             answer.unwrap();
         }

@@ -4,19 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::{history::Commit, hostile::is_hostile};
+use crate::{
+    history::Commit,
+    hostile::is_hostile,
+    workloads::{self, Amount, Ceiling, is_service, list_tasks, name_workload},
+};
 
-/// Cores of all members together: the root's limit.
-const FLEET: u64 = 16;
+mod quota;
+mod services;
 
-/// A changed limit is known to everybody by then, in milliseconds.
+/// What changed is known to everybody by then, in milliseconds: a limit, or what was granted.
 const LATE: u128 = 120_000;
 
-/// A queue of the simulation: its parent and its capability in cores.
+/// A queue of the simulation: its parent and its capability.
 #[derive(Debug, Clone)]
 pub struct Limit {
     pub parent: Option<&'static str>,
-    pub cores: Option<u64>,
+    pub most: Ceiling,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +34,9 @@ pub enum Stage {
 #[derive(Debug, Default)]
 pub struct Invariants {
     limits: BTreeMap<String, Limit>,
+    /// What all members have together: the root's limit.
+    fleet: Amount,
+    /// Deployments too.
     jobs: BTreeMap<String, Value>,
     bindings: BTreeMap<String, Value>,
     /// Versions of bindings that a user wrote.
@@ -43,14 +50,20 @@ pub struct Invariants {
     pub checked: u64,
     /// Two replicas may grant at once: only what is placed is held against limits.
     placed_only: bool,
+    /// Works say whether they were applied: one that never was and is deleted comes to nothing.
+    pub says_applied: bool,
     /// Commits at which more was granted than a limit.
     pub over_granted: u64,
-    /// The most that each queue ever held.
+    /// The most cores that each queue ever held.
     pub peaks: BTreeMap<String, u64>,
     /// What each queue holds.
-    used: BTreeMap<String, u64>,
+    used: BTreeMap<String, Amount>,
     /// Each limit that a queue's object said, and since when.
-    said_limits: BTreeMap<String, Vec<(u128, Option<u64>)>>,
+    said_limits: BTreeMap<String, Vec<(u128, Ceiling)>>,
+    /// What the Works of each Deployment ask for, by binding and namespace.
+    sent: BTreeMap<(String, String), Amount>,
+    /// What each Deployment was charged, since when.
+    charges: BTreeMap<String, Vec<(u128, Amount)>>,
 }
 
 fn text(value: &Value) -> &str {
@@ -59,14 +72,6 @@ fn text(value: &Value) -> &str {
 
 fn json(text: &Value) -> Option<Value> {
     serde_json::from_str(text.as_str()?).ok()
-}
-
-fn cores_per_pod(job: &Value) -> BTreeMap<String, u64> {
-    let tasks = job["spec"]["tasks"].as_array().unwrap();
-    let cores = |task: &Value| {
-        text(&task["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"]).parse().unwrap()
-    };
-    tasks.iter().map(|task| (text(&task["name"]).to_owned(), cores(task))).collect()
 }
 
 fn is_suspended(binding: &Value) -> bool {
@@ -99,11 +104,13 @@ fn not_ours(binding: &Value) -> Value {
     }
     metadata.retain(|_, value| value.as_object().is_none_or(|map| !map.is_empty()));
     let spec = rest["spec"].as_object_mut().unwrap();
-    for field in ["clusters", "schedulerName", "schedulePriority"] {
+    for field in ["clusters", "schedulerName", "schedulePriority", "gracefulEvictionTasks"] {
         spec.remove(field);
     }
     if let Some(suspension) = spec.get_mut("suspension").and_then(Value::as_object_mut) {
         suspension.remove("scheduling");
+        // So that Karmada looks again.
+        suspension.remove("dispatching");
     }
     // Karmada's detector follows the job.
     spec.remove("replicas");
@@ -133,8 +140,8 @@ pub fn has_ended(job: &Value) -> bool {
 }
 
 impl Invariants {
-    pub fn new(limits: BTreeMap<String, Limit>, placed_only: bool) -> Self {
-        Self { limits, placed_only, ..Self::default() }
+    pub fn new(limits: BTreeMap<String, Limit>, fleet: Amount, placed_only: bool) -> Self {
+        Self { limits, fleet, placed_only, ..Self::default() }
     }
 
     /// Takes in one commit and checks what it may have broken.
@@ -151,18 +158,18 @@ impl Invariants {
             return;
         }
         match (kind.as_str(), &commit.object) {
-            ("Job", Some(job)) => {
+            ("Job" | "Deployment", Some(job)) => {
                 if let Some(old) = self.jobs.insert(name.clone(), job.clone())
                     && old["metadata"]["uid"] == job["metadata"]["uid"]
                 {
                     // A copy in one more cluster is another run, which its user asked for.
-                    let copies = self.bindings.get(&format!("{name}-job")).is_some_and(is_duplicated);
+                    let copies = self.bindings.get(&workloads::name_binding(job)).is_some_and(is_duplicated);
                     assert!(copies || !has_ended(&old) || has_ended(job), "{name} ended and runs again: {job}");
                     let by_user = self.by_users.contains(&commit.version);
                     assert!(by_user || old["spec"] == job["spec"], "somebody changed {name}: {job}");
                 }
             }
-            ("Job", None) => {
+            ("Job" | "Deployment", None) => {
                 assert!(self.deleted.contains(name), "{name} is lost");
                 self.jobs.remove(name);
             }
@@ -170,7 +177,7 @@ impl Invariants {
                 let old = self.bindings.insert(name.clone(), binding.clone());
                 if let Some(old) = &old {
                     self.no_foreign_suspension_is_lifted(commit, old, binding);
-                    let job = self.jobs.get(name.trim_end_matches("-job"));
+                    let job = self.jobs.get(name_workload(name));
                     never_placed_twice(name, job, old, binding);
                     no_run_gains_time(name, old, binding);
                     let placed = targets(old).is_empty() && !targets(binding).is_empty();
@@ -185,15 +192,25 @@ impl Invariants {
                     self.shares.entry((name.clone(), cluster.clone())).or_default().push(share.clone());
                 }
                 self.stage(name);
-                self.gang_is_whole(name, old.as_ref(), binding);
+                if name.ends_with("-deployment") {
+                    self.service_is_within_its_record(commit.millis, name, old.as_ref(), binding);
+                } else {
+                    self.gang_is_whole(name, old.as_ref(), binding);
+                }
             }
             ("ResourceBinding", None) => {
-                let job = name.trim_end_matches("-job");
+                let job = name_workload(name);
                 assert!(!self.jobs.contains_key(job), "{name} is lost, and {job} is there");
                 self.bindings.remove(name);
             }
+            ("Work", Some(work)) if is_service(&work["spec"]["workload"]["manifests"][0]) => {
+                self.copy_was_charged(commit.millis, name, namespace, work);
+            }
             ("Work", Some(work)) => self.work_is_a_share(name, namespace, work),
-            ("Work", None) => drop(self.works.remove(&(name.clone(), namespace.clone()))),
+            ("Work", None) => {
+                self.works.remove(&(name.clone(), namespace.clone()));
+                self.sent.remove(&(name.clone(), namespace.clone()));
+            }
             _ => return,
         }
         self.no_queue_is_over(commit.millis);
@@ -215,7 +232,7 @@ impl Invariants {
     /// Jobs that are admitted and not placed.
     pub fn admitted(&self) -> Vec<String> {
         let admitted = self.bindings.keys().filter(|name| self.stage(name) == Stage::Admitted);
-        admitted.map(|name| name.trim_end_matches("-job").to_owned()).collect()
+        admitted.map(|name| name_workload(name).to_owned()).collect()
     }
 
     fn no_foreign_suspension_is_lifted(&self, commit: &Commit, old: &Value, new: &Value) {
@@ -230,7 +247,7 @@ impl Invariants {
         if targets.is_empty() {
             return;
         }
-        let job = &self.jobs[name.trim_end_matches("-job")];
+        let job = &self.jobs[name_workload(name)];
         let annotations = &binding["metadata"]["annotations"];
         let plan = json(&annotations["caldera.dev/plan"]).unwrap_or_else(|| panic!("{name} has no plan: {binding}"));
         let record = record(binding).unwrap();
@@ -290,9 +307,10 @@ impl Invariants {
         };
         let shares = self.shares.get(&(name.to_owned(), cluster.clone())).map(Vec::as_slice).unwrap_or_default();
         assert!(shares.iter().any(is_it), "{cluster} gets of {name} {copy}, and its shares were {shares:?}");
-        let pods = tasks.iter().map(|task| number(&task["replicas"])).sum();
+        let is_applied = work["status"]["conditions"].is_array() || !self.says_applied;
+        let pods = if is_applied { tasks.iter().map(|task| number(&task["replicas"])).sum() } else { 0 };
         self.works.insert((name.to_owned(), namespace.to_owned()), pods);
-        let Some(job) = self.jobs.get(name.trim_end_matches("-job")) else { return };
+        let Some(job) = self.jobs.get(name_workload(name)) else { return };
         if job["metadata"]["uid"] != work["metadata"]["annotations"]["simulation/uid"] {
             return;
         }
@@ -301,107 +319,6 @@ impl Invariants {
         let all = all * copies;
         let sent: u64 = self.works.iter().filter(|((of, _), _)| of == name).map(|(_, pods)| pods).sum();
         assert!(sent <= all, "{sent} pods of the {all} of {name} are in the members");
-    }
-
-    /// What a binding holds: what was admitted until it is placed, then what is placed; nothing once it ended.
-    fn held(&self, name: &str, binding: &Value) -> u64 {
-        let Some(record) = record(binding) else { return 0 };
-        let Some(job) = self.jobs.get(name.trim_end_matches("-job")) else { return 0 };
-        if has_ended(job) {
-            return 0;
-        }
-        let cores = cores_per_pod(job);
-        let pods = match json(&binding["metadata"]["annotations"]["caldera.dev/plan"]) {
-            Some(plan) if !targets(binding).is_empty() => {
-                let mut pods: BTreeMap<String, u64> = BTreeMap::new();
-                for share in plan["clusters"].as_object().unwrap().values() {
-                    for (task, share) in share["tasks"].as_object().unwrap() {
-                        *pods.entry(task.clone()).or_default() += share["replicas"].as_u64().unwrap_or(0);
-                    }
-                }
-                pods
-            }
-            _ => {
-                let tasks = record["tasks"].as_object().unwrap().iter();
-                let copies = number(&record["copies"]).max(1);
-                tasks.map(|(task, pods)| (task.clone(), copies * pods.as_u64().unwrap())).collect()
-            }
-        };
-        // Pods that are done gave their cores back.
-        let done = |task: &str| job["status"]["taskStatusCount"][task]["phase"]["Succeeded"].as_u64().unwrap_or(0);
-        pods.iter().map(|(task, pods)| cores[task] * pods.saturating_sub(done(task))).sum()
-    }
-
-    /// What the honest may be charged at most, in each queue and in all above it: all that their records grant.
-    pub fn granted_by_queue(&self) -> BTreeMap<String, u64> {
-        let mut granted = BTreeMap::new();
-        for (name, binding) in &self.bindings {
-            let job = self.jobs.get(name.trim_end_matches("-job")).filter(|job| !has_ended(job));
-            let (Some(record), Some(job)) = (record(binding), job) else { continue };
-            let cores = cores_per_pod(job);
-            let tasks = record["tasks"].as_object().unwrap().iter();
-            let all: u64 = tasks.map(|(task, pods)| cores[task] * number(pods)).sum();
-            let all = self.held(name, binding).max(all * number(&record["copies"]).max(1));
-            self.path_of(binding).for_each(|queue| *granted.entry(queue).or_default() += all);
-        }
-        granted
-    }
-
-    /// The queue of a record, and those above it.
-    fn path_of(&self, binding: &Value) -> impl Iterator<Item = String> {
-        let queue = record(binding).map(|record| text(&record["queue"]).to_owned());
-        std::iter::successors(queue, |at| self.limits.get(at)?.parent.map(ToOwned::to_owned))
-    }
-
-    /// A queue admin may change a limit.
-    fn follow_limit(&mut self, now: u128, name: &str, queue: Option<&Value>) {
-        let Some(limit) = self.limits.get(name) else { return };
-        let said = queue.and_then(|queue| text(&queue["spec"]["capability"]["cpu"]).parse().ok());
-        let all = self.said_limits.entry(name.to_owned()).or_insert_with(|| vec![(0, limit.cores)]);
-        if all.last().is_some_and(|(_, last)| *last != said) {
-            all.push((now, said));
-        }
-    }
-
-    /// The most that a queue may have: of all that its object said within [`LATE`].
-    fn limit_of(&self, name: &str, now: u128) -> Option<u64> {
-        let Some(said) = self.said_limits.get(name) else { return self.limits.get(name)?.cores };
-        let ends = said.iter().skip(1).map(|(from, _)| *from).chain([now]);
-        let counts = said.iter().zip(ends).filter(|(_, end)| end + LATE >= now).map(|((_, limit), _)| *limit);
-        counts.collect::<Option<Vec<u64>>>()?.into_iter().max()
-    }
-
-    fn no_queue_is_over(&mut self, now: u128) {
-        let (mut used, mut fleet) = (BTreeMap::<String, u64>::new(), 0);
-        let mut granted = BTreeMap::<String, u64>::new();
-        for (name, binding) in &self.bindings {
-            let mut held = self.held(name, binding);
-            if self.placed_only && targets(binding).is_empty() {
-                if let Some(record) = record(binding) {
-                    *granted.entry(text(&record["queue"]).to_owned()).or_default() += held;
-                }
-                held = 0;
-            }
-            fleet += held;
-            self.path_of(binding).for_each(|queue| *used.entry(queue).or_default() += held);
-        }
-        assert!(fleet <= FLEET, "{fleet} cores are held, and the fleet has {FLEET}");
-        for (queue, granted) in granted {
-            let sum = granted + used.get(&queue).copied().unwrap_or(0);
-            let limit = self.limit_of(&queue, now);
-            self.over_granted += u64::from(limit.is_some_and(|limit| sum > limit));
-        }
-        for (queue, used) in used {
-            let peak = self.peaks.entry(queue.clone()).or_default();
-            *peak = used.max(*peak);
-            let before = self.used.insert(queue.clone(), used).unwrap_or(0);
-            if let Some(limit) = self.limit_of(&queue, now) {
-                // What it had before its limit was lowered stays.
-                let is_lowered = self.said_limits.get(&queue).is_some_and(|said| said.len() > 1);
-                let most = if is_lowered { limit.max(before) } else { limit };
-                assert!(used <= most, "queue {queue} holds {used} of {limit} cores");
-            }
-        }
     }
 
     pub fn jobs(&self) -> &BTreeMap<String, Value> {
@@ -451,8 +368,7 @@ fn never_placed_twice(name: &str, job: Option<&Value>, old: &Value, new: &Value)
     // Surplus was taken, or its user wants less: what is placed beyond the smaller of both is cut.
     let (held, kept) = (before.values().sum::<u64>(), after.values().sum::<u64>());
     // The scheduler sees the job as soon as Karmada does.
-    let of_job =
-        job.map(|job| job["spec"]["tasks"].as_array().unwrap().iter().map(|task| number(&task["replicas"])).sum());
+    let of_job = job.map(|job| list_tasks(job).iter().map(|task| task.replicas).sum());
     let wanted = new["spec"]["replicas"].as_u64().into_iter().chain(of_job).min().filter(|_| !is_duplicated(new));
     let wanted = wanted.unwrap_or(u64::MAX);
     let most = granted(new).unwrap_or(u64::MAX).min(wanted);

@@ -10,7 +10,7 @@ use caldera_controller::{
 };
 use jiff::Timestamp;
 
-use crate::history::History;
+use crate::{history::History, workloads::RESOURCES};
 
 /// What each queue's status says that it is charged, once nothing is written any more, is what the objects say.
 pub fn must_be_what_the_objects_say(history: &History, now: Timestamp) {
@@ -30,17 +30,18 @@ pub fn must_be_what_the_objects_say(history: &History, now: Timestamp) {
         controller.observe(Input::Listed(source), now);
     }
     explain::decide_without_writing(&mut controller, now);
-    let charged: BTreeMap<String, String> = explain::list_queues(&controller)
-        .into_iter()
-        .map(|view| {
-            let cores = view.amounts.iter().find(|amounts| amounts.resource.as_str() == "cpu");
-            (view.name.to_string(), cores.map_or_else(|| "0".to_owned(), |amounts| amounts.used.to_string()))
-        })
-        .collect();
+    let mut charged: BTreeMap<(String, String), String> = BTreeMap::new();
+    for view in explain::list_queues(&controller) {
+        for amounts in view.amounts {
+            charged.insert((view.name.to_string(), amounts.resource.to_string()), amounts.used.to_string());
+        }
+    }
     for queue in history.all("host", "Queue") {
         let name = queue["metadata"]["name"].as_str().unwrap();
-        let said = queue["status"]["allocated"]["cpu"].as_str().unwrap_or("0");
-        let fresh = charged.get(name).map_or("0", String::as_str);
-        assert_eq!(said, fresh, "{name}: the status, and what the objects say: {queue}");
+        for resource in RESOURCES {
+            let said = queue["status"]["allocated"][resource].as_str().unwrap_or("0");
+            let fresh = charged.get(&(name.to_owned(), resource.to_owned())).map_or("0", String::as_str);
+            assert_eq!(said, fresh, "{name}: {resource} in the status, and what the objects say: {queue}");
+        }
     }
 }

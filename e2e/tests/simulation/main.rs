@@ -4,16 +4,20 @@
 //! One seed is one history, to the last byte. A fixed list of seeds is run: 50 in an optimised build, as in CI (`cargo
 //! test --release -p caldera-cli -p caldera-e2e --test simulation`), and the first 3 of them in any other, where one
 //! takes ten times as long. `CALDERA_SIMULATION_SEEDS=200` runs seeds 1 to 200, `CALDERA_SIMULATION_SEEDS=201-400` that
-//! range, and `CALDERA_SIMULATION_SEED=7` one. `CALDERA_SIMULATION_TRACE=1` prints each commit and each fault.
+//! range, and `CALDERA_SIMULATION_SEED=7` one. `CALDERA_SIMULATION_TRACE=1` prints each commit, write and fault.
 //!
 //! `each_pattern_at_each_write` runs histories with one fault each, at a chosen write (module `sieve`): a part of them,
 //! and all with `CALDERA_SIMULATION_SIEVE=1`.
 //!
 //! In each twelfth world, seed 2 being the first, a tenant is hostile (module `hostile`); with
 //! `CALDERA_SIMULATION_HOSTILE=1` in all, `=0` in none.
+//!
+//! Other actors and faults are each in a third of the worlds (module `actors`); `CALDERA_SIMULATION_ACTORS=none` plays
+//! without them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod actors;
 mod counted_clock;
 mod faults;
 mod history;
@@ -26,6 +30,7 @@ mod setting;
 mod sieve;
 mod stand_in;
 mod story;
+mod workloads;
 mod world;
 
 use std::{
@@ -39,6 +44,7 @@ use std::{
     time::Instant,
 };
 
+use actors::{Actor, Actors};
 use sieve::{Pattern, PlannedFault};
 
 /// The seeds that are run unless a variable says otherwise.
@@ -132,10 +138,10 @@ fn every_invariant_holds_in_every_history() {
 }
 
 fn again(seed: u64) -> String {
-    let hostile = std::env::var("CALDERA_SIMULATION_HOSTILE");
-    let hostile = hostile.map_or_else(|_| String::new(), |value| format!("CALDERA_SIMULATION_HOSTILE={value} "));
+    let asked = |name: &str| std::env::var(name).map_or_else(|_| String::new(), |value| format!("{name}={value} "));
+    let chosen = asked("CALDERA_SIMULATION_HOSTILE") + &asked("CALDERA_SIMULATION_ACTORS");
     format!(
-        "{hostile}CALDERA_SIMULATION_SEED={seed} cargo test -p caldera-e2e --test simulation every_invariant -- --nocapture\n"
+        "{chosen}CALDERA_SIMULATION_SEED={seed} cargo test -p caldera-e2e --test simulation every_invariant -- --nocapture\n"
     )
 }
 
@@ -180,6 +186,12 @@ fn the_same_seed_gives_the_same_history_to_the_last_byte() {
     let seeds = read_seed().map_or(SEEDS_TWICE, |seed| seed..=seed);
     let is_chosen = read_seed().is_some();
     assert!(is_chosen || seeds.clone().any(hostile::is_in_world), "one of them has a hostile tenant");
+    let is_played = |actor: &Actor| seeds.clone().any(|seed| Actors::of_seed(seed).has(*actor));
+    let is_asked = std::env::var_os("CALDERA_SIMULATION_ACTORS").is_some();
+    assert!(
+        cfg!(debug_assertions) || is_chosen || is_asked || Actor::ALL.iter().all(is_played),
+        "all actors are played"
+    );
     let mut before = is_chosen.then_some(0);
     for seed in seeds {
         // Of a first seed its neighbour is played once more, to have something to differ from.

@@ -10,12 +10,13 @@ use caldera_controller as controller;
 use caldera_global_scheduler as scheduler;
 use caldera_runtime::{
     client::credentials::ComponentCredentials,
-    clock::SharedClock,
-    lease::{self, LeaseCandidate, LeaseDuration},
+    clock::{Clock, SharedClock, format_time},
+    lease::{self, HeldLease, LeaseCandidate, LeaseDuration},
     serve::{Ready, SharedRegistry},
     write::{self, Body, Failure},
 };
 use caldera_webhook as webhook;
+use jiff::SignedDuration;
 use kube::{Api, Client, core::DynamicObject};
 use serde_json::{Value, json};
 use tokio::{
@@ -26,15 +27,20 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::{
+    actors::{Actor, Actors},
+    counted_clock::{CountedClock, SkewedClock},
     faults::{Faults, Life, Way},
     invariants::Invariants,
-    setting::{class, classes, clusters, queue, queues, ready},
+    setting::{GUEST, class, classes, clusters, queue, queues, ready, ready_since},
     stand_in::{self, NAMESPACE, write_to},
-    story::Action,
+    story::{Action, actors::service_template},
+    workloads::{deployments, is_service},
 };
 
 /// Its holder grants.
 const LEASE: &str = "caldera-controller";
+/// Its holder places.
+const PLACER_LEASE: &str = "caldera-scheduler";
 
 /// One of our processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,10 +50,19 @@ pub enum Process {
     Standby,
     Scheduler,
     Webhook,
+    /// Another replica of the scheduler, where there are two.
+    StandbyScheduler,
 }
 
 impl Process {
-    pub const ALL: [Self; 4] = [Self::Controller, Self::Standby, Self::Scheduler, Self::Webhook];
+    pub const ALL: [Self; 5] =
+        [Self::Controller, Self::Standby, Self::Scheduler, Self::Webhook, Self::StandbyScheduler];
+
+    /// Those of a world.
+    pub fn list(actors: &Actors) -> Vec<Self> {
+        let is_there = |process: &Self| *process != Self::StandbyScheduler || actors.has(Actor::Schedulers);
+        Self::ALL.into_iter().filter(is_there).collect()
+    }
 
     pub fn name(self) -> &'static str {
         match self {
@@ -55,6 +70,7 @@ impl Process {
             Self::Standby => "standby",
             Self::Scheduler => "scheduler",
             Self::Webhook => "webhook",
+            Self::StandbyScheduler => "standby scheduler",
         }
     }
 }
@@ -70,15 +86,20 @@ pub struct Running {
 pub type Answering = Arc<Mutex<Option<(Router, Life)>>>;
 
 pub struct World {
+    pub actors: Actors,
     pub faults: Faults,
     pub way: Way,
     pub user: Client,
-    pub clock: SharedClock,
+    pub clock: Arc<CountedClock>,
+    /// By how many milliseconds each process' clock is wrong.
+    pub skews: BTreeMap<Process, i64>,
     pub webhook: Answering,
     /// Two replicas of the controller, of which a lease lets one be active.
     pub replicated: bool,
     /// They go on for a while after they gave the lease up, as if they had not noticed.
     pub unfenced: bool,
+    /// So do those of the scheduler.
+    pub overlapping_schedulers: bool,
     pub running: BTreeMap<Process, Running>,
     pub lives: u64,
     pub kills: u64,
@@ -87,32 +108,32 @@ pub struct World {
 impl World {
     /// Another life of a process, from nothing.
     pub fn start(&mut self, process: Process) {
-        if process == Process::Standby && !self.replicated {
+        if process == Process::Standby && !self.replicated || !Process::list(&self.actors).contains(&process) {
             return;
         }
         self.lives += 1;
         let (stop, life) = (CancellationToken::new(), Life::default());
         let client = self.way.client(process.name(), life.clone());
-        let clock = self.clock.clone();
+        let by = SignedDuration::from_millis(self.skews.get(&process).copied().unwrap_or(0));
+        let clock: SharedClock = Arc::new(SkewedClock { clock: self.clock.clone(), by });
+        let identity = format!("{}-{}", process.name().replace(' ', "-"), self.lives);
+        let overlaps = |yes: bool| yes.then(|| self.faults.clone());
         let task = match process {
             Process::Controller | Process::Standby if self.replicated => {
-                let identity = format!("{}-{}", process.name(), self.lives);
-                if self.unfenced {
-                    let faults = self.faults.clone();
-                    Some(tokio::spawn(beyond_its_lease(identity, client, clock, stop.clone(), faults)))
-                } else {
-                    Some(tokio::spawn(while_active(identity, client, clock, stop.clone())))
-                }
+                let replica = Replica { lease: LEASE, identity, client, clock, stop: stop.clone() };
+                Some(tokio::spawn(replica.run(overlaps(self.unfenced))))
+            }
+            Process::Scheduler | Process::StandbyScheduler if self.actors.has(Actor::Schedulers) => {
+                let replica = Replica { lease: PLACER_LEASE, identity, client, clock, stop: stop.clone() };
+                Some(tokio::spawn(replica.run(overlaps(self.overlapping_schedulers))))
             }
             Process::Controller | Process::Standby => {
                 let config = controller::Config { clock, ..controller::Config::default() };
                 let task = controller::run(config, client, stop.clone());
                 Some(tokio::spawn(async move { task.await.expect("the controller stopped by itself") }))
             }
-            Process::Scheduler => {
-                let grants = Some((NAMESPACE.to_owned(), LEASE.to_owned()));
-                let config = scheduler::Config { clock, grants, ..scheduler::Config::default() };
-                let task = scheduler::run(config, client, stop.clone());
+            Process::Scheduler | Process::StandbyScheduler => {
+                let task = scheduler::run(placer_config(clock), client, stop.clone());
                 Some(tokio::spawn(async move { task.await.expect("the scheduler stopped by itself") }))
             }
             Process::Webhook => {
@@ -170,11 +191,14 @@ impl World {
         let write = match action {
             Action::Submit(job) => {
                 let name = job["metadata"]["name"].as_str().unwrap();
-                write_to(stand_in::jobs(), NAMESPACE, name, Body::Create(job.clone()))
+                let of = if is_service(job) { deployments() } else { stand_in::jobs() };
+                write_to(of, NAMESPACE, name, Body::Create(job.clone()))
             }
             Action::Delete(name) => {
                 invariants.deleted.insert(name.clone());
-                write_to(stand_in::jobs(), NAMESPACE, name, Body::Delete { uid: None })
+                let is_deployed = invariants.jobs().get(name).is_some_and(is_service);
+                let of = if is_deployed { deployments() } else { stand_in::jobs() };
+                write_to(of, NAMESPACE, name, Body::Delete { uid: None })
             }
             Action::Restart(job, name) => {
                 let Some(command) = self.restart_command(job, name).await else { return Ok(()) };
@@ -191,6 +215,16 @@ impl World {
                 self.faults.reach(member, *yes);
                 return Ok(());
             }
+            Action::Cut(member, yes) => {
+                self.faults.cut(member, *yes);
+                return Ok(());
+            }
+            Action::Lost(cluster, yes) => {
+                let ready = ready_since(!yes, &format_time(self.clock.now()));
+                let write =
+                    write_to(clusters(), "", cluster, Body::MergePatch(json!({"status": {"conditions": [ready]}})));
+                write::Write { subresource: Some("status"), ..write }
+            }
             Action::Ready(cluster, yes) => {
                 let status = json!({"status": {"conditions": [ready(*yes)]}});
                 let write = write_to(clusters(), "", cluster, Body::MergePatch(status));
@@ -202,24 +236,39 @@ impl World {
                 let patch = json!([{"op": "replace", "path": "/spec/tasks/0/replicas", "value": replicas}]);
                 write_to(stand_in::jobs(), NAMESPACE, name, Body::JsonPatch(patch))
             }
+            Action::Reshape(name, replicas, cores) => {
+                let template = service_template(name, *cores);
+                let patch = json!({"spec": {"replicas": replicas, "template": template}});
+                write_to(deployments(), NAMESPACE, name, Body::MergePatch(patch))
+            }
             Action::Duplicate(name) => {
                 let scheduling = json!({"replicaSchedulingType": "Duplicated", "replicaDivisionPreference": null});
                 let patch = json!({"spec": {"placement": {"replicaScheduling": scheduling}}});
                 write_to(stand_in::bindings(), NAMESPACE, &format!("{name}-job"), Body::MergePatch(patch))
             }
             Action::Retune(queue, spec) => write_to(queues(), "", queue, Body::MergePatch(json!({"spec": spec}))),
-            Action::Queue(name, true) => write_to(queues(), "", name, Body::Create(queue(name))),
+            Action::Limit { queue, spec, .. } => write_to(queues(), "", queue, Body::MergePatch(json!({"spec": spec}))),
+            Action::Queue(name, true) => write_to(queues(), "", name, Body::Create(queue(name, &self.actors))),
             Action::Queue(name, false) => write_to(queues(), "", name, Body::Delete { uid: None }),
             Action::Class(name, true) => write_to(classes(), "", name, Body::Create(class(name))),
             Action::Class(name, false) => write_to(classes(), "", name, Body::Delete { uid: None }),
         };
         match write::execute_write(&self.user, &write).await {
+            // It is not deleted yet, for it was not empty yet.
+            Err(failure) if matches!(action, Action::Queue(GUEST, _)) => Err(failure),
+            Err(Failure::Refused { .. }) if matches!(action, Action::Limit { must: false, .. }) => Ok(()),
+            Err(failure) if matches!(action, Action::Limit { must: true, .. }) => Err(failure),
             Err(Failure::Exists(_)) => Ok(()),
             Err(failure @ Failure::Refused { .. }) => panic!("{failure}"),
             Ok(object)
                 if matches!(
                     action,
-                    Action::Suspend(_) | Action::Resume(_) | Action::Edit(_) | Action::Scale(..) | Action::Duplicate(_)
+                    Action::Suspend(_)
+                        | Action::Resume(_)
+                        | Action::Edit(_)
+                        | Action::Scale(..)
+                        | Action::Reshape(..)
+                        | Action::Duplicate(_)
                 ) =>
             {
                 let version = object["metadata"]["resourceVersion"].as_str().unwrap();
@@ -231,58 +280,77 @@ impl World {
     }
 }
 
-fn candidate_of(identity: String) -> LeaseCandidate {
-    LeaseCandidate {
-        namespace: NAMESPACE.into(),
-        name: LEASE.into(),
-        identity,
-        lasts: LeaseDuration::LONGEST,
-        credentials: ComponentCredentials::default(),
-    }
+fn placer_config(clock: SharedClock) -> scheduler::Config {
+    let grants = Some((NAMESPACE.to_owned(), LEASE.to_owned()));
+    scheduler::Config { clock, grants, ..scheduler::Config::default() }
 }
 
-/// A replica of the controller as `caldera controller` runs it: active while it holds the lease, begun anew when lost.
-pub async fn while_active(identity: String, client: Client, clock: SharedClock, stop: CancellationToken) {
-    let candidate = candidate_of(identity);
-    while let Some(held) = lease::acquire_lease(client.clone(), candidate.clone(), clock.clone(), stop.clone()).await {
-        let active = stop.child_token();
-        let (lost, ended) = (held.lost.clone(), active.clone());
-        tokio::spawn(async move {
-            lost.cancelled().await;
-            ended.cancel();
-        });
-        let epoch = Some(held.epoch.clone());
-        let config = controller::Config { clock: clock.clone(), epoch, ..controller::Config::default() };
-        controller::run(config, client.clone(), active).await.expect("the controller stopped by itself");
-    }
-}
-
-/// The same without a lease that works: it gives it up now and then, so that another takes it, and goes on granting
-/// what it has seen until it notices, under the lease that it had.
-pub async fn beyond_its_lease(
+/// One replica of the controller or of the scheduler.
+#[derive(Clone)]
+struct Replica {
+    lease: &'static str,
     identity: String,
     client: Client,
     clock: SharedClock,
     stop: CancellationToken,
-    faults: Faults,
-) {
-    let candidate = candidate_of(identity);
-    while let Some(held) = lease::acquire_lease(client.clone(), candidate.clone(), clock.clone(), stop.clone()).await {
-        let active = stop.child_token();
-        let epoch = Some(held.epoch.clone());
-        let config = controller::Config { clock: clock.clone(), epoch, ..controller::Config::default() };
-        let running = tokio::spawn(controller::run(config, client.clone(), active.clone()));
-        while faults.is_on() && !faults.between(0, 20).is_multiple_of(20) {
-            sleep(Duration::from_secs(1)).await;
+}
+
+impl Replica {
+    /// As `caldera` runs it: active while it holds the lease, begun anew when it is lost. Where it overlaps the next
+    /// holder it has no lease that works: it gives it up now and then, so that another takes it, and goes on with what
+    /// it has seen until it notices, under the lease that it had.
+    async fn run(self, overlaps: Option<Faults>) {
+        while let Some(held) = self.acquire().await {
+            let active = self.stop.child_token();
+            let work = self.clone().work(held.epoch.clone(), active.clone());
+            if let Some(faults) = &overlaps {
+                let running = tokio::spawn(work);
+                overlap(held, faults).await;
+                active.cancel();
+                running.await.unwrap();
+            } else {
+                let lost = held.lost.clone();
+                tokio::spawn(async move {
+                    lost.cancelled().await;
+                    active.cancel();
+                });
+                work.await;
+            }
         }
-        if faults.is_on() {
-            drop(held);
-            sleep(Duration::from_millis(faults.between(1_000, 40_000))).await;
+    }
+
+    async fn acquire(&self) -> Option<HeldLease> {
+        let candidate = LeaseCandidate {
+            namespace: NAMESPACE.into(),
+            name: self.lease.into(),
+            identity: self.identity.clone(),
+            lasts: LeaseDuration::LONGEST,
+            credentials: ComponentCredentials::default(),
+        };
+        lease::acquire_lease(self.client.clone(), candidate, self.clock.clone(), self.stop.clone()).await
+    }
+
+    async fn work(self, epoch: String, active: CancellationToken) {
+        let Self { lease, client, clock, .. } = self;
+        if lease == LEASE {
+            let config = controller::Config { clock, epoch: Some(epoch), ..controller::Config::default() };
+            controller::run(config, client, active).await.expect("the controller stopped by itself");
         } else {
-            held.lost.cancelled().await;
+            scheduler::run(placer_config(clock), client, active).await.expect("the scheduler stopped by itself");
         }
-        active.cancel();
-        running.await.unwrap().expect("the controller stopped by itself");
+    }
+}
+
+/// Until it notices that it has no lease any more.
+async fn overlap(held: HeldLease, faults: &Faults) {
+    while faults.is_on() && !faults.between(0, 20).is_multiple_of(20) {
+        sleep(Duration::from_secs(1)).await;
+    }
+    if faults.is_on() {
+        drop(held);
+        sleep(Duration::from_millis(faults.between(1_000, 40_000))).await;
+    } else {
+        held.lost.cancelled().await;
     }
 }
 

@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 
 use crate::{
+    actors::{Actor, Actors},
     invariants::Limit,
     stand_in::{NAMESPACE, write_to},
+    workloads::{Amount, CARDS, RESOURCES, add, times},
 };
 
 pub async fn create(client: &Client, of: kube::api::ApiResource, namespace: &str, object: Value) {
@@ -27,7 +29,7 @@ pub async fn create(client: &Client, of: kube::api::ApiResource, namespace: &str
     }
 }
 
-pub async fn prepare_host(client: &Client) {
+pub async fn prepare_host(client: &Client, actors: &Actors) {
     let definitions =
         api_resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
     let mut crds = caldera_crds::manifests::build_karmada_crds();
@@ -40,20 +42,31 @@ pub async fn prepare_host(client: &Client) {
     sleep(Duration::from_secs(1)).await;
     let namespaces = api_resource("", "v1", "Namespace", "namespaces");
     for name in [NAMESPACE, "karmada-es-m1", "karmada-es-m2"] {
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let mut namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        if actors.has(Actor::Services) && name == NAMESPACE {
+            namespace["metadata"]["labels"] = json!({"caldera.dev/queueing": "enabled"});
+        }
         create(client, namespaces.clone(), "", namespace).await;
     }
-    for name in ["m1", "m2"] {
-        let enablements = json!([{
+    for name in MEMBERS {
+        let mut enablements = json!([{
             "groupVersion": "batch.volcano.sh/v1alpha1", "resources": [{"name": "jobs", "kind": "Job"}],
         }]);
+        if actors.has(Actor::Services) {
+            let apps = json!({"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]});
+            enablements.as_array_mut().unwrap().push(apps);
+        }
+        let mut allocatable = json!({"cpu": "8", "memory": "64Gi", "pods": "200"});
+        if actors.has(Actor::Cards) {
+            allocatable[CARDS] = CARDS_OF_NODE.to_string().into();
+        }
         let cluster = json!({
             "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name},
             "spec": {"syncMode": "Pull"},
             "status": {
                 "apiEnablements": enablements,
                 "conditions": [ready(true)],
-                "resourceSummary": {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "200"}},
+                "resourceSummary": {"allocatable": allocatable},
             },
         });
         create(client, clusters(), "", cluster).await;
@@ -75,10 +88,14 @@ pub fn clusters() -> kube::api::ApiResource {
 }
 
 pub fn ready(yes: bool) -> Value {
+    ready_since(yes, "2026-01-01T00:00:00Z")
+}
+
+pub fn ready_since(yes: bool, since: &str) -> Value {
     let (status, reason) = if yes { ("True", "ClusterReady") } else { ("False", "ClusterNotReachable") };
     json!({
         "type": "Ready", "status": status, "reason": reason, "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "lastTransitionTime": since,
     })
 }
 
@@ -87,39 +104,53 @@ pub fn queues() -> kube::api::ApiResource {
 }
 
 /// `lab` is smaller than its children together, and the fleet is smaller than all.
-pub fn limits() -> BTreeMap<String, Limit> {
-    let limit = |name: &str, parent, cores| (name.to_owned(), Limit { parent, cores });
-    BTreeMap::from([
-        limit("lab", None, Some(10)),
-        limit("vision", Some("lab"), Some(8)),
-        limit("speech", Some("lab"), Some(6)),
-        limit("open", None, None),
-    ])
+pub fn limits(actors: &Actors) -> BTreeMap<String, Limit> {
+    let limit = |name: &str, parent, cores, cards: Option<u64>| {
+        (name.to_owned(), Limit { parent, most: [cores, cards.filter(|_| actors.has(Actor::Cards))] })
+    };
+    let mut limits = BTreeMap::from([
+        limit("lab", None, Some(10), Some(3)),
+        limit("vision", Some("lab"), Some(8), Some(2)),
+        limit("speech", Some("lab"), Some(6), None),
+        limit("open", None, None, None),
+    ]);
+    if actors.has(Actor::Limits) {
+        limits.extend([limit(GUEST, Some("lab"), Some(4), None)]);
+    }
+    limits
 }
 
 pub const QUEUES: [&str; 4] = ["lab", "vision", "speech", "open"];
 
-pub async fn prepare_queues(client: &Client) {
+/// One more, where an admin changes limits: it is deleted when it is empty, and made anew.
+pub const GUEST: &str = "guest";
+
+pub async fn prepare_queues(client: &Client, actors: &Actors) {
     // Parents first.
-    for name in QUEUES {
-        create(client, queues(), "", queue(name)).await;
+    for name in QUEUES.into_iter().chain(actors.has(Actor::Limits).then_some(GUEST)) {
+        create(client, queues(), "", queue(name, actors)).await;
     }
     for name in CLASSES {
         create(client, classes(), "", class(name)).await;
     }
 }
 
-pub fn queue(name: &str) -> Value {
-    let limit = &limits()[name];
+pub fn queue(name: &str, actors: &Actors) -> Value {
+    let limit = &limits(actors)[name];
     let mut spec = json!({"weight": 1, "reclaimable": true});
     if let Some(parent) = limit.parent {
         spec["parent"] = parent.into();
     }
-    if let Some(cores) = limit.cores {
-        spec["capability"] = json!({"cpu": cores.to_string()});
+    for (resource, most) in RESOURCES.into_iter().zip(limit.most) {
+        if let Some(most) = most {
+            spec["capability"][resource] = most.to_string().into();
+        }
     }
-    // Its user deletes queues in use, and knows it.
-    let metadata = json!({"name": name, "annotations": {"caldera.dev/force-delete": "true"}});
+    let mut metadata = json!({"name": name});
+    if name != GUEST {
+        // Its user deletes queues in use, and knows it.
+        metadata["annotations"] = json!({"caldera.dev/force-delete": "true"});
+    }
     json!({"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": metadata, "spec": spec})
 }
 
@@ -134,13 +165,32 @@ pub fn class(name: &str) -> Value {
     json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value})
 }
 
-pub const NODES: [(&str, u64); 2] = [("n1", 4), ("n2", 4)];
+pub const MEMBERS: [&str; 2] = ["m1", "m2"];
 
-pub async fn prepare_member(client: &Client) {
+/// Where there are any.
+const CARDS_OF_NODE: u64 = 3;
+
+/// The nodes of each member. The cards are on one of them.
+pub fn nodes(actors: &Actors) -> BTreeMap<String, Amount> {
+    let cards = if actors.has(Actor::Cards) { CARDS_OF_NODE } else { 0 };
+    BTreeMap::from([("n1".to_owned(), [4, 0]), ("n2".to_owned(), [4, cards])])
+}
+
+/// What all members have together.
+pub fn fleet(actors: &Actors) -> Amount {
+    let mut all = Amount::default();
+    nodes(actors).into_values().for_each(|node| add(&mut all, node));
+    times(all, MEMBERS.len() as u64)
+}
+
+pub async fn prepare_member(client: &Client, actors: &Actors) {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
     create(client, api_resource("", "v1", "Namespace", "namespaces"), "", namespace).await;
-    for (name, cores) in NODES {
-        let allocatable = json!({"cpu": cores.to_string(), "memory": "32Gi", "pods": "100"});
+    for (name, [cores, cards]) in nodes(actors) {
+        let mut allocatable = json!({"cpu": cores.to_string(), "memory": "32Gi", "pods": "100"});
+        if cards > 0 {
+            allocatable[CARDS] = cards.to_string().into();
+        }
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
             "status": {
@@ -152,6 +202,6 @@ pub async fn prepare_member(client: &Client) {
         create(client, nodes.clone(), "", node).await;
         // Every node is born with a not-ready taint, which a kube-controller-manager would take away.
         let healthy = Body::MergePatch(json!({"spec": {"taints": null}}));
-        write::execute_write(client, &write_to(nodes, "", name, healthy)).await.unwrap();
+        write::execute_write(client, &write_to(nodes, "", &name, healthy)).await.unwrap();
     }
 }

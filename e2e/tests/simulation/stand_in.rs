@@ -1,9 +1,10 @@
 //! A small stand-in for Karmada and for the members' Volcano, for paused time: no sockets, no admission of its own.
 //!
-//! It knows one policy (Divided, Aggregated) and Volcano Jobs. What it does is what our parts depend on: it makes a
-//! binding for each job and rewrites it from the policy now and then, a Work for each target, runs what the Works say
-//! as whole gangs for a virtual time, and brings statuses back through our interpreter. It is driven from outside, and
-//! all its requests succeed or are made again with the next step.
+//! It knows one policy (Divided, Aggregated), Volcano Jobs and Deployments (`services`). What it does is what our parts
+//! depend on: it makes a binding for each workload and rewrites it from the policy now and then, a Work for each
+//! target, runs what the Works say as whole gangs for a virtual time (`members`), and brings statuses back through our
+//! interpreter. It is driven from outside, and all its requests succeed or are made again with the next step. In some
+//! worlds its way to the members has faults (`links`).
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use caldera_crds::names::karmada::BINDING_ID;
 use caldera_runtime::{
     watch::api_resource,
-    write::{self, Failure, Write},
+    write::{self, Write},
 };
 use http_body_util::BodyExt;
 use kube::{Client, api::ApiResource};
@@ -20,7 +21,17 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 use tower::ServiceExt;
 
-use crate::{history::History, hostile::is_hostile};
+use crate::{
+    history::History,
+    hostile::is_hostile,
+    workloads::{Amount, is_service, name_binding},
+};
+
+mod links;
+mod members;
+mod services;
+
+pub use links::Links;
 
 pub const NAMESPACE: &str = "team";
 
@@ -44,19 +55,18 @@ pub fn pod_groups() -> ApiResource {
     api_resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
 }
 
-fn pods() -> ApiResource {
-    api_resource("", "v1", "Pod", "pods")
-}
-
-/// After a Work that was refused, of a hostile tenant's binding.
+/// After a Work that was refused.
 const AGAIN: Duration = Duration::from_secs(3);
+
+/// Cluster, and UID and name of the job.
+type CopyKey = (String, String, String);
 
 /// A job's copy in a member.
 #[derive(Debug, Default)]
 struct Copy {
     manifest: Value,
-    /// Pods, and the nodes that they are on.
-    pods: BTreeMap<String, (String, u64)>,
+    /// Pods, the nodes that they are on, and what they take there.
+    pods: BTreeMap<String, (String, Amount)>,
     started: Option<Instant>,
     finished: bool,
 }
@@ -66,14 +76,18 @@ pub struct StandIn {
     members: BTreeMap<String, Client>,
     webhook: Router,
     history: History,
-    /// By cluster and job (UID and name).
-    copies: BTreeMap<(String, String, String), Copy>,
-    /// Cores of each node, by cluster.
-    pub nodes: BTreeMap<String, BTreeMap<String, u64>>,
+    copies: BTreeMap<CopyKey, Copy>,
+    /// What goes wrong on the way to members, if anything does.
+    pub links: Option<Links>,
+    /// The most pods that each job ever had, by UID.
+    most_pods: BTreeMap<String, u64>,
+    /// What each node has, by cluster.
+    pub nodes: BTreeMap<String, BTreeMap<String, Amount>>,
     /// The members' and the job's status that the interpreter had nothing to add to, by job.
     aggregated: BTreeMap<String, (Vec<Value>, Value)>,
     seen: u64,
-    /// Hostile bindings of which a Work was refused, and when: they are not tried at each step.
+    /// Bindings of which a Work was refused, and when: those of the hostile, and of Deployments whose new template is
+    /// not granted. They are not tried at each step.
     refused: BTreeMap<String, Instant>,
 }
 
@@ -83,10 +97,6 @@ fn text(value: &Value) -> String {
 
 pub fn write_to(resource: ApiResource, namespace: &str, name: &str, body: write::Body) -> Write {
     Write { resource, namespace: namespace.to_owned(), name: name.to_owned(), subresource: None, body }
-}
-
-fn cores(task: &Value) -> u64 {
-    text(&task["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"]).parse().unwrap()
 }
 
 impl StandIn {
@@ -102,26 +112,34 @@ impl StandIn {
             aggregated: BTreeMap::new(),
             seen: 0,
             refused: BTreeMap::new(),
+            links: None,
+            most_pods: BTreeMap::new(),
         }
     }
 
     /// Does all that is to be done now. `pass`: also what Karmada's detector rewrites at each of its passes.
     pub async fn step(&mut self, pass: bool) {
-        let due =
-            self.copies.iter().any(|(key, copy)| copy.started.is_some() && !copy.finished && is_over(&key.0, copy));
+        let due = self
+            .copies
+            .iter()
+            .any(|(key, copy)| copy.started.is_some() && !copy.finished && members::is_over(&key.0, copy));
         let changes = self.history.changes();
         let due = due || self.refused.values().any(|at| at.elapsed() >= AGAIN);
         self.refused.retain(|_, at| at.elapsed() < AGAIN);
+        let due = self.links.as_mut().is_some_and(Links::is_due) || due;
         if changes == self.seen && !due && !pass {
             return;
         }
         self.seen = changes;
-        let jobs = self.history.all("host", "Job");
+        let mut jobs = self.history.all("host", "Job");
+        jobs.extend(self.history.all("host", "Deployment"));
         let bindings = self.history.all("host", "ResourceBinding");
         let works = self.history.all("host", "Work");
         let mut failed = self.detect(&jobs, &bindings, pass).await.is_err();
         failed |= self.dispatch(&jobs, &bindings, &works).await.is_err();
-        self.run(&works).await;
+        self.run(&bindings, &works).await;
+        self.tell_applied(&works).await;
+        self.must_not_run_twice(&jobs, &bindings);
         failed |= self.report(&jobs, &bindings).await.is_err();
         self.collect(&jobs, &bindings, &works).await;
         if failed {
@@ -133,7 +151,7 @@ impl StandIn {
     async fn detect(&self, jobs: &[Value], bindings: &[Value], pass: bool) -> Result<(), String> {
         let mut failed = Ok(());
         for job in jobs {
-            let name = format!("{}-job", text(&job["metadata"]["name"]));
+            let name = name_binding(job);
             let known = bindings.iter().find(|binding| binding["metadata"]["name"] == name.as_str());
             let body = match known {
                 None => match self.binding(job, &name).await {
@@ -148,10 +166,16 @@ impl StandIn {
                     if pass {
                         spec["schedulerName"] = "default-scheduler".into();
                     }
-                    let replicas = self.interpret("InterpretReplica", job, json!({})).await;
-                    match replicas.map(|answer| answer["replicas"].clone()) {
-                        Ok(replicas) if replicas != known["spec"]["replicas"] => spec["replicas"] = replicas,
-                        Ok(_) => {}
+                    match self.interpret("InterpretReplica", job, json!({})).await {
+                        Ok(answer) => {
+                            for field in ["replicas", "replicaRequirements"] {
+                                // Of a job that changes with a policy alone.
+                                let follows = field == "replicas" || is_service(job);
+                                if follows && answer[field] != known["spec"][field] {
+                                    spec[field] = answer[field].clone();
+                                }
+                            }
+                        }
                         Err(error) => failed = Err(error),
                     }
                     if spec == json!({}) {
@@ -171,7 +195,7 @@ impl StandIn {
 
     async fn binding(&self, job: &Value, name: &str) -> Result<Value, String> {
         let answer = self.interpret("InterpretReplica", job, json!({})).await?;
-        let metadata = &job["metadata"];
+        let (metadata, (api_version, kind)) = (&job["metadata"], kind_of(job));
         let mut binding = json!({
             "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
             "metadata": {
@@ -180,14 +204,14 @@ impl StandIn {
                 // Karmada throws one.
                 "labels": {BINDING_ID: metadata["uid"]},
                 "ownerReferences": [{
-                    "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": metadata["name"],
-                    "uid": metadata["uid"], "controller": true,
+                    "apiVersion": api_version, "kind": kind, "name": metadata["name"], "uid": metadata["uid"],
+                    "controller": true,
                 }],
             },
             "spec": {
                 "resource": {
-                    "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": NAMESPACE,
-                    "name": metadata["name"], "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"],
+                    "apiVersion": api_version, "kind": kind, "namespace": NAMESPACE, "name": metadata["name"],
+                    "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"],
                 },
                 "replicas": answer["replicas"], "schedulerName": "default-scheduler",
                 "placement": {"replicaScheduling": {
@@ -224,8 +248,13 @@ impl StandIn {
                 };
                 let known = works.iter().find(is_it);
                 let replicas = target["replicas"].to_string();
-                let is_right =
-                    |work: &Value| work["metadata"]["annotations"]["simulation/replicas"] == replicas.as_str();
+                // A Volcano Job's does not change.
+                let template = if is_service(job) { job["spec"]["template"].to_string() } else { String::new() };
+                let is_right = |work: &Value| {
+                    let annotations = &work["metadata"]["annotations"];
+                    annotations["simulation/replicas"] == replicas.as_str()
+                        && annotations["simulation/template"] == template.as_str()
+                };
                 if known.is_some_and(is_right) {
                     continue;
                 }
@@ -239,6 +268,7 @@ impl StandIn {
                 let annotations = json!({
                     "resourcebinding.karmada.io/namespace": NAMESPACE, "resourcebinding.karmada.io/name": name,
                     "simulation/replicas": replicas, "simulation/uid": job["metadata"]["uid"],
+                    "simulation/template": template,
                 });
                 let mut work = json!({
                     "metadata": {"annotations": annotations}, "spec": {"workload": {"manifests": [copy]}},
@@ -255,7 +285,7 @@ impl StandIn {
                 if let Err(failure) =
                     write::execute_write(&self.host, &write_to(self::works(), &namespace, &name, body)).await
                 {
-                    if is_hostile(&name) {
+                    if is_hostile(&name) || is_service(job) {
                         self.refused.insert(name.clone(), Instant::now());
                     } else {
                         failed = Err(failure.to_string());
@@ -273,107 +303,12 @@ impl StandIn {
         for field in ["resourceVersion", "uid", "creationTimestamp", "generation"] {
             metadata.remove(field);
         }
+        if is_service(job) {
+            copy["spec"]["replicas"] = replicas.clone();
+            return Ok(copy);
+        }
         let answer = self.interpret("ReviseReplica", &copy, json!({"replicas": replicas})).await?;
         Ok(patched(&copy, &answer))
-    }
-
-    /// What the members' job controllers, schedulers and kubelets do.
-    async fn run(&mut self, works: &[Value]) {
-        for work in works {
-            let manifest = &work["spec"]["workload"]["manifests"][0];
-            let cluster = text(&work["metadata"]["namespace"]).replace("karmada-es-", "");
-            let uid = text(&work["metadata"]["annotations"]["simulation/uid"]);
-            let copy = self.copies.entry((cluster, uid, text(&manifest["metadata"]["name"]))).or_default();
-            copy.manifest = manifest.clone();
-        }
-        // UIDs are random: their order must not matter.
-        let mut keys: Vec<_> = self.copies.keys().cloned().collect();
-        keys.sort_by(|a, b| (&a.0, &a.2).cmp(&(&b.0, &b.2)));
-        for key in keys {
-            if !self.copies[&key].finished {
-                self.start_pods(&key).await;
-                self.finish(&key).await;
-            }
-        }
-    }
-
-    /// Starts the copy's missing pods if there is room for all of them.
-    async fn start_pods(&mut self, key: &(String, String, String)) {
-        let copy = &self.copies[key];
-        let mut missing = Vec::new();
-        let tasks = copy.manifest["spec"]["tasks"].as_array().into_iter().flatten();
-        // More than there is room for anywhere: somebody forged it.
-        if tasks.filter_map(|task| task["replicas"].as_u64()).sum::<u64>() > 100 {
-            return;
-        }
-        for task in copy.manifest["spec"]["tasks"].as_array().unwrap() {
-            for index in 0..task["replicas"].as_u64().unwrap() {
-                let name = format!("{}-{}-{index}", key.2, text(&task["name"]));
-                if !copy.pods.contains_key(&name) {
-                    missing.push((cores(task), name, task.clone()));
-                }
-            }
-        }
-        missing.sort_by_key(|(cores, name, _)| (std::cmp::Reverse(*cores), name.clone()));
-        let mut free = self.nodes[&key.0].clone();
-        for (other, copy) in &self.copies {
-            if other.0 == key.0 && !copy.finished {
-                for (node, cores) in copy.pods.values() {
-                    *free.get_mut(node).unwrap() -= cores;
-                }
-            }
-        }
-        let mut placed = Vec::new();
-        for (cores, name, task) in missing {
-            let Some((node, left)) = free.iter_mut().find(|(_, left)| **left >= cores) else { return };
-            *left -= cores;
-            placed.push((name, node.clone(), cores, task));
-        }
-        for (name, node, cores, task) in placed {
-            let mut spec = task["template"]["spec"].clone();
-            spec["nodeName"] = node.as_str().into();
-            let pod = json!({
-                "apiVersion": "v1", "kind": "Pod",
-                "metadata": {
-                    "name": name, "namespace": NAMESPACE, "annotations": {"volcano.sh/task-spec": task["name"]},
-                    "ownerReferences": [{
-                        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": key.2, "uid": key.1,
-                        "controller": true,
-                    }],
-                },
-                "spec": spec,
-            });
-            self.member(&key.0, &name, None, write::Body::Create(pod)).await;
-            self.pod_phase(&key.0, &name, "Running").await;
-            let copy = self.copies.get_mut(key).unwrap();
-            copy.pods.insert(name, (node, cores));
-            copy.started.get_or_insert_with(Instant::now);
-        }
-    }
-
-    async fn finish(&mut self, key: &(String, String, String)) {
-        if is_over(&key.0, &self.copies[key]) {
-            let names: Vec<String> = self.copies[key].pods.keys().cloned().collect();
-            for name in names {
-                self.pod_phase(&key.0, &name, "Succeeded").await;
-            }
-            self.copies.get_mut(key).unwrap().finished = true;
-        }
-    }
-
-    async fn pod_phase(&self, cluster: &str, name: &str, phase: &str) {
-        let status = json!({"status": {"phase": phase}});
-        self.member(cluster, name, Some("status"), write::Body::MergePatch(status)).await;
-    }
-
-    async fn member(&self, cluster: &str, pod: &str, subresource: Option<&'static str>, body: write::Body) {
-        let write = Write { subresource, ..write_to(pods(), NAMESPACE, pod, body) };
-        match write::execute_write(&self.members[cluster], &write).await {
-            Ok(_) | Err(Failure::Gone(_)) => {}
-            // Of a job that its tenant made anew while the old one's copy is there.
-            Err(Failure::Exists(_)) if is_hostile(pod) => {}
-            Err(failure) => panic!("{cluster} {pod}: {failure}"),
-        }
     }
 
     /// Statuses: from the copies to the binding, and through the interpreter to the job.
@@ -382,10 +317,7 @@ impl StandIn {
         for binding in bindings {
             let uid = text(&binding["spec"]["resource"]["uid"]);
             let Some(job) = jobs.iter().find(|job| job["metadata"]["uid"] == uid.as_str()) else { continue };
-            let of_it = self.copies.iter().filter(|(key, _)| key.1 == uid);
-            let items: Vec<Value> = of_it
-                .map(|(key, copy)| json!({"clusterName": key.0, "applied": true, "status": status(copy)}))
-                .collect();
+            let items = self.list_items(binding);
             // Of what has no copy any more Karmada says that once.
             if items.is_empty() && binding["status"]["aggregatedStatus"].as_array().is_none_or(Vec::is_empty) {
                 continue;
@@ -400,6 +332,12 @@ impl StandIn {
             }
             let known = (items.clone(), job["status"].clone());
             if self.aggregated.get(&uid) == Some(&known) {
+                continue;
+            }
+            if is_service(job) {
+                if self.report_service(job, &items).await.is_err() {
+                    failed = Err("a Deployment's status was not written".into());
+                }
                 continue;
             }
             let answer = match self.interpret("AggregateStatus", job, json!({"aggregatedStatus": items})).await {
@@ -461,25 +399,18 @@ impl StandIn {
             }
         }
         for work in works {
-            let cluster = text(&work["metadata"]["namespace"]).replace("karmada-es-", "");
-            let uid = &work["metadata"]["annotations"]["simulation/uid"];
-            let is_target = |binding: &&Value| {
-                let mut targets = binding["spec"]["clusters"].as_array().into_iter().flatten();
-                binding["spec"]["resource"]["uid"] == *uid && targets.any(|target| target["name"] == cluster.as_str())
-            };
-            if bindings.iter().any(|binding| is_target(&binding)) {
+            let key = key_of(work);
+            // Karmada deletes the copy before the Work.
+            if links::is_wanted(&key, bindings) || self.links.as_ref().is_some_and(|links| links.is_cut(&key.0)) {
                 continue;
             }
             self.delete(self::works(), work).await;
-            let key = (cluster, text(uid), text(&work["spec"]["workload"]["manifests"][0]["metadata"]["name"]));
+            if let Some(links) = &mut self.links {
+                links.forget(&key);
+            }
             if let Some(copy) = self.copies.remove(&key) {
                 for pod in copy.pods.keys() {
-                    let write = write_to(pods(), NAMESPACE, pod, write::Body::Delete { uid: None });
-                    let deleted = write::execute_write(&self.members[&key.0], &write).await;
-                    let uid = deleted.ok().map(|pod| text(&pod["metadata"]["uid"])).filter(|uid| !uid.is_empty());
-                    if let Some(uid) = uid {
-                        self.member(&key.0, pod, None, write::Body::DeleteNow { uid }).await;
-                    }
+                    self.delete_pod(&key.0, pod).await;
                 }
             }
         }
@@ -492,7 +423,11 @@ impl StandIn {
         let _ = write::execute_write(&self.host, &write).await;
     }
 
+    /// Karmada knows Deployments by itself, and asks our interpreter of Volcano Jobs.
     async fn interpret(&self, operation: &str, job: &Value, more: Value) -> Result<Value, String> {
+        if is_service(job) {
+            return Ok(services::interpret(operation, job));
+        }
         let mut object = job.clone();
         object["apiVersion"] = "batch.volcano.sh/v1alpha1".into();
         object["kind"] = "Job".into();
@@ -512,14 +447,21 @@ impl StandIn {
     }
 }
 
-/// Copies of one job do not end together.
-fn is_over(cluster: &str, copy: &Copy) -> bool {
-    let more = if cluster == "m2" { 4 } else { 0 };
-    let seconds: u64 = text(&copy.manifest["metadata"]["annotations"]["simulation/seconds"]).parse().unwrap_or(1);
-    copy.started.is_some_and(|at| at.elapsed() >= Duration::from_secs(seconds + more))
+/// The copy that a Work makes.
+fn key_of(work: &Value) -> CopyKey {
+    let (metadata, manifest) = (&work["metadata"], &work["spec"]["workload"]["manifests"][0]);
+    let cluster = text(&metadata["namespace"]).replace("karmada-es-", "");
+    (cluster, text(&metadata["annotations"]["simulation/uid"]), text(&manifest["metadata"]["name"]))
+}
+
+fn kind_of(workload: &Value) -> (&'static str, &'static str) {
+    if is_service(workload) { ("apps/v1", "Deployment") } else { ("batch.volcano.sh/v1alpha1", "Job") }
 }
 
 fn status(copy: &Copy) -> Value {
+    if is_service(&copy.manifest) {
+        return services::status(copy);
+    }
     let pods = copy.pods.len();
     let phase = match (copy.started, copy.finished) {
         (_, true) => "Completed",

@@ -10,6 +10,8 @@ use crate::{
     stand_in::NAMESPACE,
 };
 
+pub mod actors;
+
 #[derive(Debug)]
 pub enum Action {
     Submit(Value),
@@ -22,14 +24,26 @@ pub enum Action {
     Edit(String),
     /// A member is out of reach, or back.
     Reach(&'static str, bool),
+    /// A member is cut off, from Karmada too, or back.
+    Cut(&'static str, bool),
+    /// Karmada says so, as of now.
+    Lost(&'static str, bool),
     /// Karmada says of a cluster whether it is ready.
     Ready(&'static str, bool),
     /// A job's first task has so many replicas from now on.
     Scale(String, u64),
+    /// A Deployment has so many replicas of so many cores from now on.
+    Reshape(String, u64, u64),
     /// Its policy wants all of it in every cluster.
     Duplicate(String),
     /// Something of a queue but its limits.
     Retune(&'static str, Value),
+    /// A queue's limits. Those that are refused are no more tried, but for those that `must` count in the end.
+    Limit {
+        queue: &'static str,
+        spec: Value,
+        must: bool,
+    },
     /// A queue is deleted, or made anew, while its jobs wait and run.
     Queue(&'static str, bool),
     /// A PriorityClass is there, or not.

@@ -8,12 +8,14 @@ use std::{
 };
 
 use axum::Router;
+use caldera_runtime::clock::Clock;
 use embedded_apiserver::{ApiServer, Options, SeededIds, TokioClock as ServerClock};
 use kube::Client;
 use serde_json::Value;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::{
+    actors::{Actor, Actors},
     counted_clock::CountedClock,
     faults::{Faults, Life, Way},
     history::{History, Trace},
@@ -22,10 +24,13 @@ use crate::{
     ledger,
     prng::Prng,
     processes::{Process, World, switched},
-    setting::{NODES, WEBHOOK, classes, clusters, limits, prepare_host, prepare_member, prepare_queues, queues},
+    setting::{
+        MEMBERS, WEBHOOK, classes, clusters, fleet, limits, nodes, prepare_host, prepare_member, prepare_queues, queues,
+    },
     sieve::PlannedFault,
-    stand_in::{self, StandIn},
+    stand_in::{self, Links, StandIn},
     story::{Action, Story, job, story},
+    workloads::{RESOURCES, deployments, name_binding},
 };
 
 /// What a history came to.
@@ -44,17 +49,21 @@ pub struct Outcome {
     pub over_granted: u64,
     /// What a hostile tenant did.
     pub attacks: BTreeMap<String, u64>,
+    /// Those that not every world has.
+    pub actors: Vec<&'static str>,
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { history, jobs, commits, writes, kills, faults, virtual_seconds, over_granted, attacks, .. } = self;
+        let Self {
+            history, jobs, commits, writes, kills, faults, virtual_seconds, over_granted, attacks, actors, ..
+        } = self;
         let (faults, attacks): (u64, u64) = (faults.values().sum(), attacks.values().sum());
         write!(
             f,
             "history {:016x}: {jobs} jobs, {commits} commits checked, {writes} writes tried by us, {faults} faults, \
              {kills} kills, {virtual_seconds} s virtual, {over_granted} commits with more granted than a limit, \
-             {attacks} attacks",
+             {attacks} attacks, actors {actors:?}",
             history.number()
         )
     }
@@ -78,6 +87,9 @@ const SETTLED: Duration = Duration::from_secs(30);
 /// Nothing is written for so long, and it is over: the controller puts a queue's note off for up to five minutes.
 const QUIET: Duration = Duration::from_secs(330);
 
+/// The same while something runs: what that uses is written down every five minutes.
+const QUIET_AT_WORK: Duration = Duration::from_secs(120);
+
 /// Then nothing is written for so long.
 const IDLE: Duration = Duration::from_secs(10 * 60);
 
@@ -97,11 +109,13 @@ pub async fn run(seed: u64, planned: Option<PlannedFault>, keep: bool) -> Outcom
     let server_of_host = server("host", BTreeMap::from([(WEBHOOK.to_owned(), hook.clone())]));
     let host = server_of_host.router();
     let members: BTreeMap<String, Router> =
-        ["m1", "m2"].into_iter().map(|name| (name.to_owned(), server(name, BTreeMap::new()).router())).collect();
+        MEMBERS.into_iter().map(|name| (name.to_owned(), server(name, BTreeMap::new()).router())).collect();
     let user = Client::new(host.clone(), "default");
     let member_clients: BTreeMap<String, Client> =
         members.iter().map(|(name, router)| (name.clone(), Client::new(router.clone(), "default"))).collect();
-    prepare_host(&user).await;
+    // A planned fault is alone.
+    let actors = if planned.is_some() { Actors::default() } else { Actors::of_seed(seed) };
+    prepare_host(&user, &actors).await;
     let hostile = match hostile::is_in_world(seed) {
         true => Some(Hostile::prepare(seed, &server_of_host, &user).await),
         false => None,
@@ -119,26 +133,34 @@ pub async fn run(seed: u64, planned: Option<PlannedFault>, keep: bool) -> Outcom
         ] {
             history.follow("host", user.clone(), of);
         }
+        if actors.has(Actor::Services) {
+            history.follow("host", user.clone(), deployments());
+        }
         let stand_in = StandIn::new(user.clone(), member_clients.clone(), hook, history.clone());
         (stand_in, history)
     };
     for (name, client) in &member_clients {
-        prepare_member(client).await;
-        let nodes = NODES.iter().map(|(name, cores)| ((*name).to_owned(), *cores)).collect();
-        stand_in.0.nodes.insert(name.clone(), nodes);
+        prepare_member(client, &actors).await;
+        stand_in.0.nodes.insert(name.clone(), nodes(&actors));
     }
     let (mut stand_in, history) = (stand_in.0, stand_in.1);
     let is_traced = std::env::var_os("CALDERA_SIMULATION_TRACE").is_some();
     let faults = Faults::new(prng.fork(), planned, is_traced);
     let clock = Arc::new(CountedClock::starting_at(start));
+    if actors.has(Actor::Members) {
+        stand_in.links = Some(Links::new(Prng::new(seed ^ 0x6c69_6e6b_73), faults.clone(), &MEMBERS));
+    }
     let mut world = World {
+        actors,
         way: Way { host, members, faults: faults.clone(), who: "", life: Life::default(), fenced: true },
         faults,
         user,
         clock: clock.clone(),
+        skews: BTreeMap::new(),
         webhook,
         replicated: true,
         unfenced: false,
+        overlapping_schedulers: false,
         running: BTreeMap::new(),
         lives: 0,
         kills: 0,
@@ -147,15 +169,23 @@ pub async fn run(seed: u64, planned: Option<PlannedFault>, keep: bool) -> Outcom
     let replicas = prng.below(4);
     (world.replicated, world.unfenced) = (replicas >= 2, replicas == 3);
     world.way.fenced = world.replicated;
+    let mut draws = Prng::new(seed ^ 0x636c_6f63_6b73);
+    world.overlapping_schedulers = draws.below(2) == 0;
+    if world.actors.has(Actor::Clocks) {
+        // Two of them differ by a minute at most, by which a clock may be wrong (docs/rules/protocol.md).
+        let mut draw_skew = || i64::try_from(draws.below(60_001)).unwrap() - 30_000;
+        world.skews = Process::ALL.into_iter().map(|process| (process, draw_skew())).collect();
+    }
     for process in Process::ALL.into_iter().rev() {
         world.start(process);
     }
-    prepare_queues(&world.user).await;
+    prepare_queues(&world.user, &world.actors).await;
     if let Some(hostile) = &hostile {
         hostile.prepare_queue(&world.user).await;
     }
     sleep(Duration::from_secs(5)).await;
-    let invariants = Invariants::new(limits(), world.unfenced);
+    let mut invariants = Invariants::new(limits(&world.actors), fleet(&world.actors), world.unfenced);
+    invariants.says_applied = world.actors.has(Actor::Members);
     let mut run = HistoryRun {
         invariants,
         trace: Trace::new(keep),
@@ -167,6 +197,7 @@ pub async fn run(seed: u64, planned: Option<PlannedFault>, keep: bool) -> Outcom
         quiet_since: Instant::now(),
     };
     let mut story = story(&mut prng);
+    story.add_actors(seed, &world.actors);
     let actions = std::mem::take(&mut story.actions);
     storm(&mut world, &mut stand_in, &mut run, &mut prng, actions).await;
     if run.hostile.is_some() {
@@ -175,6 +206,7 @@ pub async fn run(seed: u64, planned: Option<PlannedFault>, keep: bool) -> Outcom
     calm(&mut world, &mut stand_in, &mut run, story).await;
     Outcome {
         history: run.trace,
+        actors: world.actors.names(),
         attacks: run.hostile.map(|hostile| hostile.attacks).unwrap_or_default(),
         over_granted: run.invariants.over_granted,
         jobs: run.invariants.jobs().len(),
@@ -255,14 +287,19 @@ async fn storm(
         run.check().await;
         // Somebody thinks better of what was just admitted.
         for name in run.invariants.admitted() {
-            if prng.below(8) == 0 && world.act(&Action::Suspend(name.clone()), &mut run.invariants).await.is_ok() {
+            let is_over = began.elapsed() > STORM * 2;
+            if !is_over
+                && prng.below(8) == 0
+                && world.act(&Action::Suspend(name.clone()), &mut run.invariants).await.is_ok()
+            {
                 let back = began.elapsed() + Duration::from_millis(prng.between(1_000, 30_000));
                 actions.push((back, Action::Resume(name)));
             }
         }
         let mut dead = world.faults.take_crashed();
         if began.elapsed() < STORM && !world.faults.is_planned() && prng.below(150) == 0 {
-            dead.insert(Process::ALL[usize::try_from(prng.below(4)).unwrap()].name());
+            let all = Process::list(&world.actors);
+            dead.insert(all[usize::try_from(prng.below(all.len() as u64)).unwrap()].name());
         }
         for process in Process::ALL.into_iter().filter(|process| dead.contains(process.name())) {
             if world.running.contains_key(&process) {
@@ -310,7 +347,7 @@ fn restart_dead(world: &mut World) {
 async fn siege(world: &mut World, stand_in: &mut StandIn, run: &mut HistoryRun) {
     let began = Instant::now();
     if let Some(hostile) = &mut run.hostile {
-        hostile.besiege(&world.user, run.history.millis()).await;
+        hostile.besiege(&world.user, &world.actors, run.history.millis()).await;
     }
     while began.elapsed() < hostile::BEFORE_SIEGE + hostile::SIEGE {
         sleep(STEP).await;
@@ -329,6 +366,9 @@ async fn siege(world: &mut World, stand_in: &mut StandIn, run: &mut HistoryRun) 
 /// written.
 async fn calm(world: &mut World, stand_in: &mut StandIn, run: &mut HistoryRun, mut story: Story) {
     at_rest(world, stand_in, run, &story.finish).await;
+    for service in run.invariants.services() {
+        world.act(&Action::Delete(service), &mut run.invariants).await.unwrap();
+    }
     if let Some(hostile) = &mut run.hostile {
         hostile.give_up(&world.user).await;
     }
@@ -345,8 +385,10 @@ async fn calm(world: &mut World, stand_in: &mut StandIn, run: &mut HistoryRun, m
     }
     assert_eq!(run.invariants.bindings().len(), run.invariants.jobs().len(), "each job has its binding");
     for queue in run.history.all("host", "Queue") {
-        let allocated = queue["status"]["allocated"]["cpu"].as_str().unwrap_or("0");
-        assert_eq!(allocated, "0", "nothing runs, and {} says: {}", queue["metadata"]["name"], queue["status"]);
+        for resource in RESOURCES {
+            let allocated = queue["status"]["allocated"][resource].as_str().unwrap_or("0");
+            assert_eq!(allocated, "0", "nothing runs, and {} says: {}", queue["metadata"]["name"], queue["status"]);
+        }
     }
     let (writes, began) = (world.faults.writes(), Instant::now());
     while began.elapsed() < IDLE {
@@ -374,13 +416,17 @@ async fn at_rest(world: &mut World, stand_in: &mut StandIn, run: &mut HistoryRun
             (run.last_writes, run.quiet_since) = (writes, Instant::now());
         }
         let jobs = run.invariants.jobs();
-        let left: Vec<&String> = finish.iter().filter(|name| !jobs.get(*name).is_some_and(has_ended)).collect();
+        let services = run.invariants.services();
+        let unserved = services.iter().filter(|name| !run.invariants.is_served(name));
+        let unfinished = finish.iter().filter(|name| !jobs.get(*name).is_some_and(has_ended));
+        let left: Vec<&String> = unfinished.chain(unserved).collect();
         step = if left.is_empty() { STEP * 10 } else { STEP };
         let quiet = run.quiet_since.elapsed();
         if quiet > SETTLED && quiet <= SETTLED + step {
             ledger::must_be_what_the_objects_say(&run.history, world.clock.now());
         }
-        if left.is_empty() && run.quiet_since.elapsed() > QUIET {
+        let long_enough = if services.is_empty() { QUIET } else { QUIET_AT_WORK };
+        if left.is_empty() && run.quiet_since.elapsed() > long_enough {
             return;
         }
         let is_left = |group: &&Value| {
@@ -392,7 +438,9 @@ async fn at_rest(world: &mut World, stand_in: &mut StandIn, run: &mut HistoryRun
             "not at rest after {} s: {left:#?} are not done, the last write was {} s ago; bindings {:#?}, groups {:#?}",
             calm.as_secs(),
             run.quiet_since.elapsed().as_secs(),
-            left.iter().filter_map(|name| run.invariants.bindings().get(&format!("{name}-job"))).collect::<Vec<_>>(),
+            left.iter()
+                .filter_map(|name| run.invariants.bindings().get(&name_binding(jobs.get(*name)?)))
+                .collect::<Vec<_>>(),
             run.history
                 .all("host", "PodGroup")
                 .iter()
