@@ -15,6 +15,7 @@ use caldera_core::{
     quantity::Quantity,
     queue::ledger::AdmissionStage,
     resources::ResourceName,
+    time::EpochSeconds,
 };
 use caldera_runtime::metric::{Counters, Metric, Sample};
 use jiff::{SignedDuration, Timestamp};
@@ -182,7 +183,7 @@ fn find_charged_queue<'a>(controller: &'a Controller, key: &Key) -> Option<&'a Q
 fn compute_wait(controller: &Controller, key: &Key, now: Timestamp) -> Option<(QueueName, f64)> {
     let binding = controller.objects.bindings.get(key)?;
     let since = binding.eviction.as_deref().map_or(binding.created, |eviction| eviction.at.max(binding.created));
-    let waited = SignedDuration::from_secs(now.as_second().saturating_sub(since).max(0));
+    let waited = SignedDuration::from_secs(EpochSeconds::from(now).seconds_since(since).max(0));
     Some((controller.objects.queue_of(binding)?.clone(), waited.as_secs_f64()))
 }
 

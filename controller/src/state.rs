@@ -4,6 +4,7 @@
 //! as a sample of the metrics does, and describes the first entries only. Names are of queues, bindings and clusters;
 //! nothing of what tenants wrote into their objects is told but what the API server said of a release that it refused.
 
+use caldera_core::time::EpochSeconds;
 use std::cmp::Reverse;
 
 use caldera_runtime::{clock::format_time, debug_state::list_first};
@@ -71,7 +72,7 @@ fn describe_refused_releases(controller: &Controller) -> Value {
 fn describe_reservations(controller: &Controller) -> Value {
     let engine = &controller.jobs.engine;
     let holders = controller.objects.bindings.values().filter(|binding| engine.has_reservation(binding.id.as_str()));
-    let second = |at| Timestamp::from_second(at).ok().map(format_time);
+    let second = |at: EpochSeconds| at.to_timestamp().map(format_time);
     list_first(holders, |binding| {
         let mut told = json!({"binding": binding.key.to_string()});
         if let Some(kept) = engine.reservation_of(binding.id.as_str()) {

@@ -24,7 +24,7 @@ pub(super) fn build_state(
 ) -> State {
     let seen = take_snapshot(controller);
     State {
-        now: now.as_second(),
+        now: now.into(),
         members: read_members(seen.clusters, told),
         queues: seen.queues,
         links: seen.links,

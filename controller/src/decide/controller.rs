@@ -16,6 +16,7 @@ use caldera_core::{
     place::spread_constraints::is_duplicated,
     queue::JobId,
     reason::{Position, QueueProblem},
+    time::EpochSeconds,
 };
 use caldera_crds::{links::FederationTopologies, names::volcano::DEFAULT_QUEUE, workload::WorkloadKind};
 use caldera_runtime::watch::Event;
@@ -195,7 +196,7 @@ impl Controller {
     /// Takes in what happened, at this time.
     pub fn observe(&mut self, input: Input, now: Timestamp) {
         self.now = now;
-        self.jobs.engine.set_now(now.as_second());
+        self.jobs.engine.set_now(EpochSeconds::from(now));
         if input.lists_what_is_written() {
             self.sent_writes.begin_anew();
         }
@@ -407,7 +408,7 @@ impl Controller {
         let state = assess_with_admission_checks(objects, jobs, capacity, binding, now);
         let workload = objects.workloads.get(&binding.workload);
         // One that was released and does not run yet is taken to begin now.
-        let began = workload.and_then(|workload| workload.progress.started).unwrap_or(now.as_second());
+        let began = workload.and_then(|workload| workload.progress.started).unwrap_or_else(|| now.into());
         let ends = workload.and_then(|workload| estimate_end(binding, workload, began));
         // Of what is taken away nothing is cut, granted anew or asked for. Nor is a stale grant cut: that would grant
         // the rest under our lease, and nobody asked whether it is within a limit.
@@ -429,8 +430,7 @@ impl Controller {
         }
         let holds = holds.map(|(queue, resize)| (queue, resize.filter(|_| fault.is_none() && !is_stale)));
         let evicted = holds.is_some() && explain_eviction_wait(objects, jobs, capacity, binding, now).is_some();
-        let again =
-            binding.eviction.as_deref().and_then(|record| Timestamp::from_second(compute_eviction_expiry(record)).ok());
+        let again = binding.eviction.as_deref().and_then(|record| compute_eviction_expiry(record).to_timestamp());
         jobs.apply_resize(objects, binding, holds, evicted, again, now);
         update_assumed_place(objects, jobs, capacity, binding);
         let Some(state) = jobs.states.get(key) else { return };

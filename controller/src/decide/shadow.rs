@@ -197,7 +197,7 @@ impl Shadow {
         let earlier = self.earlier.remove(&uid);
         let job = self.known.entry(binding.id.clone()).or_default();
         let job = job.get_or_insert_with(|| {
-            let submitted = Timestamp::from_second(binding.created).unwrap_or_default();
+            let submitted = binding.created.to_timestamp().unwrap_or_default();
             earlier.unwrap_or_else(|| ShadowJob::new(&binding.workload, uid, queue.clone(), submitted))
         });
         Some(job)
@@ -219,7 +219,7 @@ impl Shadow {
             return;
         }
         let Some(job) = self.follow_wait(controller, &binding.key).filter(|job| job.placed.is_none()) else { return };
-        let at = binding.scheduled.and_then(|at| Timestamp::from_second(at).ok()).unwrap_or(now);
+        let at = binding.scheduled.and_then(|at| at.to_timestamp()).unwrap_or(now);
         job.placed = Some(at.max(job.submitted));
         job.placed_in = binding.clusters.iter().map(|(cluster, _)| cluster.to_string()).collect();
         let note = ShadowNote::Placed {
@@ -368,7 +368,7 @@ pub(crate) fn decide_in_shadow(
 impl Controller {
     /// When to decide again if nothing happens, of what is decided at all.
     fn next_due_in_shadow(&self) -> Option<Timestamp> {
-        let reservation = self.jobs.engine.next_due().and_then(|due| Timestamp::from_second(due).ok());
+        let reservation = self.jobs.engine.next_due().and_then(|due| due.to_timestamp());
         let due = [
             self.fleet_count.due,
             self.capacity.next_maintenance_end(self.now),

@@ -12,7 +12,7 @@ fn data(name: &str, attributes: &[(&str, &str)]) -> Arc<DataIdentity> {
 fn source(name: &str, created: i64, data: &Arc<DataIdentity>, clusters: &[&str]) -> DataSource {
     let clusters: BTreeSet<String> = clusters.iter().map(|cluster| (*cluster).to_owned()).collect();
     let (data, clusters) = (Arc::clone(data), Arc::new(clusters));
-    DataSource { name: name.into(), created, data, clusters, deleting: false }
+    DataSource { name: name.into(), created: EpochSeconds::new(created), data, clusters, deleting: false }
 }
 
 fn job(namespace: &str, name: &str) -> Arc<WorkloadRef> {

@@ -30,8 +30,8 @@ pub struct PlacedJob {
     pub job: RunningJob,
     /// By cluster.
     pub asks: BTreeMap<String, Resources>,
-    /// When it was last moved, in seconds since 1970.
-    pub moved_at: Option<i64>,
+    /// When it was last moved.
+    pub moved_at: Option<EpochSeconds>,
     /// Clusters that it was told to avoid when it was moved before.
     pub avoid: BTreeSet<String>,
 }
@@ -53,8 +53,8 @@ pub struct LoadInput<'a> {
     pub jobs: &'a [PlacedJob],
     /// What the fleet has, to weigh lost work by.
     pub fleet: &'a Resources,
-    /// Seconds since 1970.
-    pub now: i64,
+    /// The time.
+    pub now: EpochSeconds,
 }
 
 /// A job that leaves.
@@ -78,7 +78,7 @@ pub fn plan_moves(
     input: &LoadInput<'_>,
     mut find_place: impl FnMut(&[&JobId], &JobId, &BTreeSet<String>) -> Option<BTreeMap<String, u64>>,
 ) -> Vec<JobMove> {
-    let now = EpochSeconds::new(input.now);
+    let now = input.now;
     let mut round = Round {
         input,
         used: input.history.list_loads(now).map(|(name, load)| (name.as_str(), load.used.clone())).collect(),

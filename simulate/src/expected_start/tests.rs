@@ -14,6 +14,7 @@ use caldera_core::{
     queue::{OrderPolicy, QueueSpec, RunningLimits, TenantOrder},
     resources::Resources,
     split::{FederationTopology, Link, LinkTier},
+    time::EpochSeconds,
 };
 
 use super::*;
@@ -60,7 +61,7 @@ fn waiting(name: &str, gang: Gang) -> LiveJob {
 
 /// It began a hundred seconds ago.
 fn running(name: &str, pods: u32, run_for: Option<i64>) -> LiveJob {
-    let (began, created) = (Some(NOW - 100), (NOW - 200).into());
+    let (began, created) = (Some(EpochSeconds::new(NOW - 100)), (NOW - 200).into());
     LiveJob { began, created, placed: true, run_for, ..waiting(name, workers(pods)) }
 }
 
@@ -84,7 +85,7 @@ fn member(name: &str, cores: &[i64]) -> Member {
 }
 
 fn state(members: Vec<Member>, jobs: Vec<LiveJob>) -> State {
-    State { now: NOW, members, queues: vec![QueueSpec::unlimited("q")], jobs, ..State::default() }
+    State { now: EpochSeconds::new(NOW), members, queues: vec![QueueSpec::unlimited("q")], jobs, ..State::default() }
 }
 
 fn starts(state: &State) -> BTreeMap<String, Option<i64>> {

@@ -17,7 +17,7 @@
 //! Until then its status is what was last read of the copies. All of it is on the binding: a restart forgets nothing.
 //! What is in clusters that are all lost is not looked at before one of them changes.
 
-use caldera_core::{gang::ClusterName, queue::preemption::EvictionRecord};
+use caldera_core::{gang::ClusterName, queue::preemption::EvictionRecord, time::EpochSeconds};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -103,7 +103,7 @@ fn decide_end(
         return Some(HeldCopiesEnd::Drop);
     }
     let is_back_for = |cluster: &ClusterName, seconds: i64| {
-        losses.find_ready_time(cluster).is_some_and(|since| since.saturating_add(seconds) <= now.as_second())
+        losses.find_ready_time(cluster).is_some_and(|since| since.saturating_add(seconds) <= EpochSeconds::from(now))
     };
     let are_back_for = |seconds: i64| binding.held_in.iter().all(|cluster| is_back_for(cluster, seconds));
     let runs = |cluster: &ClusterName| {
@@ -137,6 +137,6 @@ fn describe_restart(binding: &Binding, workload: &Workload, now: Timestamp) -> E
 /// When to look again if nothing of the clusters or the binding changes: pods are seen without that.
 fn find_next_look(objects: &Objects, binding: &Binding, now: Timestamp) -> Option<Timestamp> {
     let back = binding.held_in.iter().filter_map(|cluster| objects.losses.find_ready_time(cluster)).max()?;
-    let may_say = now.as_second() < back.saturating_add(SETTLED_WITHIN);
+    let may_say = EpochSeconds::from(now) < back.saturating_add(SETTLED_WITHIN);
     Some(add_wait(now, if may_say { LOOK_EVERY } else { LOOK_SELDOM }))
 }

@@ -70,7 +70,7 @@ impl LoadAware {
     /// Takes in what was read of a cluster last.
     pub(crate) fn observe_load(&mut self, cluster: &str, load: Option<&MemberLoad>, now: Timestamp) {
         if self.policy.enabled {
-            self.history.observe_load(cluster, load, &self.policy, EpochSeconds::new(now.as_second()));
+            self.history.observe_load(cluster, load, &self.policy, EpochSeconds::from(now));
         }
     }
 
@@ -130,7 +130,7 @@ impl LoadAware {
             closed: &closed,
             jobs: &placed,
             fleet: &fleet,
-            now: now.as_second(),
+            now: EpochSeconds::from(now),
         };
         let mut places = Places { objects, jobs, capacity, found: BTreeMap::new(), now };
         plan_moves(&input, |before, id, open| places.find_place(before, id, open))

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use caldera_core::queue::ledger::AdmissionStage;
+use caldera_core::{queue::ledger::AdmissionStage, time::EpochSeconds};
 use caldera_runtime::event::EventType;
 use jiff::Timestamp;
 
@@ -44,7 +44,7 @@ impl AdmissionEvents {
 
     /// Takes in that a binding was released.
     pub(crate) fn observe_release(&mut self, binding: &Binding, now: Timestamp) {
-        let waited = now.as_second().saturating_sub(binding.created);
+        let waited = EpochSeconds::from(now).seconds_since(binding.created);
         if waited >= WORTH_TELLING {
             self.untold.push_back((binding.key.clone(), waited));
             let beyond = self.untold.len().saturating_sub(MOST_WAITING_EVENTS);

@@ -42,7 +42,7 @@ pub(crate) struct JobRank {
 
 impl JobRank {
     pub(super) fn of_job(job: &Job) -> Self {
-        Self { priority: job.priority, deadline: job.deadline.map(EpochSeconds::new) }
+        Self { priority: job.priority, deadline: job.deadline }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
         },
     },
     resources::Resources,
+    time::EpochSeconds,
 };
 
 /// What a round looks at beside the queues.
@@ -43,12 +44,12 @@ pub struct PreemptionRound {
 }
 
 impl Engine {
-    /// Makes attempts for those that are considered at `now`, in seconds since 1970.
+    /// Makes attempts for those that are considered at `now`.
     pub fn run_preemption_round(
         &self,
         schedule: &mut AttemptSchedule,
         world: &mut impl PreemptionWorld,
-        now: i64,
+        now: EpochSeconds,
     ) -> PreemptionRound {
         let mut round = PreemptionRound::default();
         schedule.forget_absent(|id| self.is_pending(id.as_str()));

@@ -36,6 +36,7 @@ use crate::{
         },
         quota::amounts::{Dim, DimAmounts, Sparse},
     },
+    time::EpochSeconds,
 };
 
 /// Which part of a job is looked at.
@@ -183,12 +184,12 @@ impl<'a> Eligibility<'a> {
     }
 
     /// Until when a job has its turn; `None` if it has none.
-    pub(crate) fn turn_until(&self, job: usize) -> Option<i64> {
+    pub(crate) fn turn_until(&self, job: usize) -> Option<EpochSeconds> {
         let candidate = &self.input.running[job];
         let (whole, meeting) = (self.amount_of(job, JobPart::Whole, 0), self.find_common_queue(candidate));
         let started = candidate.started?;
-        let created = candidate.created.as_second();
-        let waited = started - candidate.evictions.last.map_or(created, |last| last.max(created));
+        let created = candidate.created.as_time();
+        let waited = started.seconds_since(candidate.evictions.last.map_or(created, |last| last.max(created)));
         // Where a queue is over: what it did without in that time, over what the job has beyond; nothing if others are
         // there.
         let turn = |node: &QueueAttributes, dim: &Dim| {

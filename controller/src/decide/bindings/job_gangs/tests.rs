@@ -6,7 +6,7 @@ use caldera_core::{
     queue::{Ask, Counted, FitClass, TaskAsk},
     resources::Resources,
     tenant::Tenant,
-    time::SubmitTime,
+    time::{EpochSeconds, SubmitTime},
 };
 
 use super::{
@@ -149,7 +149,7 @@ fn what_starts_together_has_no_more_tasks_than_can_be_asked_for() {
 fn parts() -> Vec<Part> {
     let mut second = job("b", 2, 3);
     second.priority = -1;
-    second.deadline = Some(50);
+    second.deadline = Some(EpochSeconds::new(50));
     let part = |job: Job| Part { key: key(job.id.as_str()), job };
     vec![part(job("a", 1, 5)), part(second)]
 }
@@ -157,7 +157,10 @@ fn parts() -> Vec<Part> {
 #[test]
 fn they_are_asked_for_as_one_with_the_lowest_priority_and_the_age_of_the_youngest() {
     let all = combine_jobs(&parts()).unwrap();
-    assert_eq!((all.id.as_str(), all.priority, all.created.as_second(), all.deadline), ("a", -1, 5, Some(50)));
+    assert_eq!(
+        (all.id.as_str(), all.priority, all.created.as_time(), all.deadline),
+        ("a", -1, EpochSeconds::new(5), Some(EpochSeconds::new(50)))
+    );
     assert_eq!((all.ask.minimum(), all.ask.demand_of_all_pods()), (cpu(3), cpu(5)));
     assert_eq!(all.ask.counted, Counted::Jobs(2, [].into()));
     assert_eq!(combine_jobs(&parts()[..1]), None);

@@ -182,7 +182,7 @@ pub(crate) fn describe_quota_holder(
         && !capacity.has_only_finished_pods(binding);
     let placed = stage == Some(AdmissionStage::Placed) || stage == Some(AdmissionStage::Foreign);
     // The scheduler says when it placed a job some seconds later.
-    let unsaid = if stage == Some(AdmissionStage::Placed) { now.as_second() } else { binding.created };
+    let unsaid = if stage == Some(AdmissionStage::Placed) { now.into() } else { binding.created };
     Some(RunningJob {
         id: binding.id.clone(),
         queue: objects.queue_of(binding)?.clone(),

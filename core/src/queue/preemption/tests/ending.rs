@@ -49,7 +49,7 @@ impl Game {
     fn start(&mut self, at: usize) {
         let mut job = self.waiting.remove(at);
         self.world.now += 1;
-        job.started = Some(self.world.now);
+        job.started = Some(EpochSeconds::new(self.world.now));
         if let Some(gang) = &mut job.elastic {
             let minimum = gang.tasks[0].request.times(u64::from(gang.min_available));
             let more = gang.tasks[0].request.count_fits_in(&{
@@ -106,7 +106,7 @@ impl Game {
     fn preempt(&mut self, order: &[usize]) -> bool {
         for at in order.iter().copied() {
             let preemptor = self.preemptor_of(&self.waiting[at]);
-            let budget = EvictionBudget::start_full(self.world.policy.bounds.rate, self.world.now);
+            let budget = EvictionBudget::start_full(self.world.policy.bounds.rate, EpochSeconds::new(self.world.now));
             let plan =
                 self.world.plan_with(&preemptor, &budget, |victims| self.fits(&preemptor.id, &preemptor.asks, victims));
             let Ok(plan) = plan else { continue };

@@ -83,7 +83,12 @@ impl<'a> Model<'a> {
             })
         };
         jobs.sort_by_key(|candidate| {
-            (!covers(candidate), -candidate.priority, candidate.started.unwrap_or(i64::MAX), candidate.id.clone())
+            (
+                !covers(candidate),
+                -candidate.priority,
+                candidate.started.unwrap_or(EpochSeconds::MAX),
+                candidate.id.clone(),
+            )
         });
         jobs
     }

@@ -63,7 +63,7 @@ impl Told {
     }
 
     fn started(&mut self, now: i64) -> Vec<(JobId, Resources)> {
-        self.engine.set_now(now);
+        self.engine.set_now(EpochSeconds::new(now));
         self.engine.audit_requeue();
         let mut started = Vec::new();
         loop {

@@ -92,7 +92,7 @@ proptest! {
                 Event::End(n) if !running.is_empty() => engine.remove_job(&running.remove(n % running.len())),
                 Event::Leave(n) if !waiting.is_empty() => engine.remove_job(&waiting.remove(n % waiting.len())),
                 Event::Says(n, after) if !running.is_empty() => {
-                    engine.set_expected_end(&running[n % running.len()], after.map(|after| now + after));
+                    engine.set_expected_end(&running[n % running.len()], after.map(|after| EpochSeconds::new(now + after)));
                 }
                 Event::Pass(seconds) => now += seconds,
                 Event::Capacity => engine.requeue_after_capacity_change(),
@@ -302,7 +302,7 @@ impl Play {
     pub(super) fn wait(&mut self, id: &str, now: i64, arrival: Arrival) {
         let Arrival { queue, pods, cpu, affinity, priority, sla, .. } = arrival;
         let mut job = job(id, &format!("q{queue}"), now, amounts(cpu, 0));
-        (job.priority, job.deadline) = (priority, sla.map(|sla| now + sla));
+        (job.priority, job.deadline) = (priority, sla.map(|sla| EpochSeconds::new(now + sla)));
         let ask = Arc::make_mut(&mut job.ask);
         ask.fit = FitClass(u64::from(affinity) * 10_000 + u64::from(pods) * 100 + cpu as u64);
         (ask.tasks[0].min, ask.tasks[0].most) = (pods, pods);
@@ -330,7 +330,7 @@ impl Play {
     /// Ends what is over, starts what may; who started.
     pub(super) fn pass(&mut self, now: i64, run: impl Fn(&str) -> i64) -> Vec<String> {
         self.end(now);
-        self.engine.set_now(now);
+        self.engine.set_now(EpochSeconds::new(now));
         let mut started = Vec::new();
         while let Some(release) = self.engine.release_next_in_clusters(&mut self.room) {
             let found = std::mem::take(&mut self.room.found);

@@ -21,19 +21,19 @@ fn begin_anew(engine: &Engine) -> Engine {
                     queue: engine.queues[*node].name.clone(),
                     priority: rank.priority,
                     created: key.created,
-                    deadline: rank.deadline.map(EpochSeconds::as_seconds),
+                    deadline: rank.deadline,
                     ask: Arc::clone(&engine.shapes[*shape].ask),
                 });
             }
             QueueingState::Charged { node, end, .. } => {
                 let queue = engine.queues[*node].name.clone();
                 anew.charge_job(id, &queue, &engine.charge_of(id.as_str()).unwrap());
-                anew.set_expected_end(id.as_str(), end.map(EpochSeconds::as_seconds));
+                anew.set_expected_end(id.as_str(), *end);
             }
             QueueingState::BackingOff { .. } => panic!("not in these histories"),
         }
     }
-    anew.set_now(engine.now.as_seconds());
+    anew.set_now(engine.now);
     anew
 }
 
