@@ -48,13 +48,13 @@ pub(crate) struct Measures {
     looked: Option<Timestamp>,
     sampled: Option<Timestamp>,
     /// When something of a watched kind was last told.
-    told: BTreeMap<&'static str, Timestamp>,
+    reported: BTreeMap<&'static str, Timestamp>,
 }
 
 impl Measures {
     /// Takes in that something is told.
     pub(crate) fn observe_input(&mut self, input: &Input, now: Timestamp) {
-        self.told.extend(input.watched_kind().map(|kind| (kind, now)));
+        self.reported.extend(input.watched_kind().map(|kind| (kind, now)));
     }
 
     /// Counts what was decided.
@@ -123,8 +123,8 @@ impl Measures {
             self.sampled = Some(now);
             controller.capacity.refresh();
             let mut samples = list_samples(controller);
-            let told = self.told.iter();
-            samples.extend(told.map(|(kind, at)| Sample::new(&LAST_EVENT, [kind], at.as_second() as f64)));
+            let reported = self.reported.iter();
+            samples.extend(reported.map(|(kind, at)| Sample::new(&LAST_EVENT, [kind], at.as_second() as f64)));
             metrics.samples.replace(samples);
             self.forget_queues(controller, metrics);
         }

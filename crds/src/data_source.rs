@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_of_ours_that_means_nothing_on_a_claim_is_told() {
+    fn an_annotation_of_ours_that_means_nothing_on_a_claim_is_reported() {
         let pod = || json!({"apiVersion": "v1", "kind": "Pod", "name": "j"});
         let faults = |annotations| claim(pod(), annotations).faults;
         for right in ["preferred", "required"] {

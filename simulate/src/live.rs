@@ -95,8 +95,8 @@ pub(crate) fn build_world(state: &State, assume: Millis) -> Result<(World, RunSo
         let running = holds.remove(&i);
         let ran = |began: EpochSeconds| since(state.now).since(since(began));
         let ran = running.as_ref().map(|_| job.began.map_or(Millis::ZERO, ran));
-        let told = StatedRun { said: job.run_for.map(span), limit: job.limit.map(span), ran };
-        let RunTime { run, estimate, source } = expect_run(&state.past, &job.queue, told, assume);
+        let reported = StatedRun { said: job.run_for.map(span), limit: job.limit.map(span), ran };
+        let RunTime { run, estimate, source } = expect_run(&state.past, &job.queue, reported, assume);
         sources.insert(Arc::clone(&job.name), source);
         // Where it is now is no matter of placement any more.
         let binding = place::Binding { previous: Vec::new(), fresh: false, ..place::Binding::clone(&job.binding) };

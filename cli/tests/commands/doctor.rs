@@ -165,8 +165,8 @@ fn a_policy_that_is_not_bound(sandbox: &Sandbox) {
 
 /// `caldera upgrade` mends what it finds.
 fn a_kind_that_was_told_after_the_webhook_was_registered(sandbox: &Sandbox) {
-    let told = include_str!("../../../manifests/kinds/trainrun.yaml");
-    let kind = parse_documents(told).unwrap().into_iter().find(|object| object["kind"] == "WorkloadKind").unwrap();
+    let reported = include_str!("../../../manifests/kinds/trainrun.yaml");
+    let kind = parse_documents(reported).unwrap().into_iter().find(|object| object["kind"] == "WorkloadKind").unwrap();
     sandbox.wait(stack::apply_object(&sandbox.host, kind)).unwrap();
     let unread = "may not list trainruns.training.example.com";
     sandbox.doctor_finds("rights", "error", unread);

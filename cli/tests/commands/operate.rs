@@ -134,8 +134,8 @@ fn settings_that_change_while_the_controller_runs(sandbox: &Sandbox) {
     choose(json!({"preempt-after": "78", "load-thresholds": "cpu=99"})).unwrap();
     until("the refusal is told", || {
         let events = sandbox.succeeds(&["events", "-n", "caldera-system", "-o", "wide"]);
-        let is_told = events.contains("SettingsRefused") && events.contains("load-thresholds: ");
-        is_told.then_some(()).ok_or(events)
+        let is_reported = events.contains("SettingsRefused") && events.contains("load-thresholds: ");
+        is_reported.then_some(()).ok_or(events)
     });
     assert_eq!(published()["preemptAfter"], 77);
     let write = Write {

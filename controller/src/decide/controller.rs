@@ -95,7 +95,7 @@ impl Default for DefaultQueueAsked {
 }
 
 /// How long first lists of kinds told by data are waited for, after all others came.
-const TOLD_KINDS_WITHIN: SignedDuration = SignedDuration::from_secs(30);
+const DECLARED_KINDS_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -167,7 +167,7 @@ impl Controller {
         if !self.objects.lacks_declared_kinds_alone() {
             return None;
         }
-        let until = add_wait(*self.declared_kinds_since.get_or_insert(now), TOLD_KINDS_WITHIN);
+        let until = add_wait(*self.declared_kinds_since.get_or_insert(now), DECLARED_KINDS_WITHIN);
         if now < until {
             return Some(until);
         }
@@ -253,9 +253,9 @@ impl Controller {
             Input::WorksUnwatched(cluster) => return self.objects.losses.forget_works(&cluster),
             Input::Member(cluster, update) => {
                 let batch_jobs = self.list_affected_batch_jobs(&cluster, &update);
-                let tells_load = matches!(update, Update::NodeUse(..) | Update::Load(_) | Update::Down(_));
+                let reports_load = matches!(update, Update::NodeUse(..) | Update::Load(_) | Update::Down(_));
                 self.capacity.apply_update(&cluster, update);
-                if tells_load {
+                if reports_load {
                     self.load_aware.observe_load(&cluster, self.capacity.fleet().member_load(&cluster), now);
                 }
                 for key in batch_jobs {

@@ -115,8 +115,8 @@ impl Shadow {
                 self.is_listed = true;
             }
             Event::Applied(binding) => {
-                if let Some(told) = self.take_in(controller, binding, now) {
-                    controller.observe(Input::Bindings(Event::Applied(told)), now);
+                if let Some(reported) = self.take_in(controller, binding, now) {
+                    controller.observe(Input::Bindings(Event::Applied(reported)), now);
                 }
             }
             Event::Deleted(binding) => {
@@ -132,16 +132,16 @@ impl Shadow {
         if let Some((_, held)) = self.held.get_mut(&binding.id) {
             **held = binding;
             // A list must name it all the same.
-            return controller.objects.bindings.get(&held.key).map(|told| Binding::clone(told));
+            return controller.objects.bindings.get(&held.key).map(|reported| Binding::clone(reported));
         }
         let is_placed = !binding.clusters.is_empty();
         if !self.known.contains_key(&binding.id) {
             self.known.insert(binding.id.clone(), None);
             if is_placed && self.is_listed {
-                let told = Binding { clusters: Vec::new(), ..binding.clone() };
+                let reported = Binding { clusters: Vec::new(), ..binding.clone() };
                 self.held.insert(binding.id.clone(), (now, Box::new(binding)));
-                self.unplaced.insert(told.key.clone());
-                return Some(self.pretend(told));
+                self.unplaced.insert(reported.key.clone());
+                return Some(self.pretend(reported));
             }
         }
         if is_placed {
@@ -293,8 +293,8 @@ impl Shadow {
         let over: Vec<JobId> = over.map(|(id, _)| id.clone()).collect();
         for id in over {
             let Some((_, binding)) = self.held.remove(&id) else { continue };
-            if let Some(told) = self.take_in(controller, *binding, now) {
-                controller.observe(Input::Bindings(Event::Applied(told)), now);
+            if let Some(reported) = self.take_in(controller, *binding, now) {
+                controller.observe(Input::Bindings(Event::Applied(reported)), now);
             }
         }
     }

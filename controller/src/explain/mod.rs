@@ -163,9 +163,9 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
         explanation.notes.extend(clusters::describe_data_costs(controller, key));
     }
     // Only the controller knows that the API server refused it.
-    let refused = explanation.pod_group.as_ref().filter(|told| told.token == "NotReleased");
-    if let (Verdict::MayStart, Some(told)) = (answer.verdict, refused) {
-        explanation.notes.push(format!("the controller last wrote: {}", told.sentence));
+    let refused = explanation.pod_group.as_ref().filter(|reported| reported.token == "NotReleased");
+    if let (Verdict::MayStart, Some(reported)) = (answer.verdict, refused) {
+        explanation.notes.push(format!("the controller last wrote: {}", reported.sentence));
     }
     explanation.notes.extend(controller.jobs.describe_increase(state));
     explanation.notes.extend(controller.capacity.describe_awaited_nodes(binding.id.as_str()));

@@ -238,8 +238,8 @@ fn read_failure(binding: BindingView<'_>) -> Option<JobFailure> {
     if binding.workload_kind() != Some(WorkloadKind::BatchJob) || !have_all_copies_ended(binding) {
         return None;
     }
-    let told = list_copies(binding).filter_map(|item| Some((&*item.cluster_name, item.status.as_ref()?)));
-    read_job_failure(&told.collect::<Vec<_>>())
+    let reported = list_copies(binding).filter_map(|item| Some((&*item.cluster_name, item.status.as_ref()?)));
+    read_job_failure(&reported.collect::<Vec<_>>())
 }
 
 /// What Karmada tells of the copies in the clusters that it is to be in.
@@ -267,8 +267,8 @@ fn list_orphan_copies(binding: BindingView<'_>) -> Vec<ClusterName> {
 /// A Work that nobody has tried yet says nothing.
 fn list_refused_copies(binding: BindingView<'_>) -> Vec<(ClusterName, Arc<str>)> {
     let refused = list_copies(binding).filter(|item| item.applied != Some(true));
-    let told = refused.filter_map(|item| Some((item, item.applied_message.as_deref()?)));
-    let all = told.filter(|(_, message)| !message.is_empty());
+    let reported = refused.filter_map(|item| Some((item, item.applied_message.as_deref()?)));
+    let all = reported.filter(|(_, message)| !message.is_empty());
     all.map(|(item, message)| (item.cluster_name.as_str().into(), message.into())).collect()
 }
 

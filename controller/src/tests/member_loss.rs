@@ -72,7 +72,7 @@ fn works(cluster: &str, of: &[&str]) -> Input {
     Input::Works(cluster.into(), Event::Reset(of.iter().map(work).collect()))
 }
 
-fn tell(world: &mut World, input: Input) -> Vec<String> {
+fn report(world: &mut World, input: Input) -> Vec<String> {
     world.controller.observe(input, world.now);
     world.settle()
 }
@@ -111,16 +111,16 @@ fn a_gang_in_a_lost_cluster_is_withdrawn_whole_and_its_charge_returns() {
 }
 
 #[test]
-fn that_a_gang_is_withdrawn_is_told_once_it_is_written() {
+fn that_a_gang_is_withdrawn_is_reported_once_it_is_written() {
     let mut world = split();
     set_ready(&mut world, "m2", false);
     world.refuse_evictions = vec![Failure::Transient("busy".into()), Failure::Transient("busy".into())];
-    let told = |world: &World| world.events().into_iter().filter(|(_, reason)| reason == "MemberLost").count();
+    let reported = |world: &World| world.events().into_iter().filter(|(_, reason)| reason == "MemberLost").count();
     world.pass(305);
     assert!(eviction(&world).is_null());
-    assert_eq!(told(&world), 0, "nothing was written");
+    assert_eq!(reported(&world), 0, "nothing was written");
     world.pass(900);
-    assert_eq!((&eviction(&world)["reason"], told(&world)), (&json!("MemberLost"), 1));
+    assert_eq!((&eviction(&world)["reason"], reported(&world)), (&json!("MemberLost"), 1));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn it_runs_a_second_time_only_once_its_old_copy_is_known_to_be_gone() {
     world.pass(305);
     copies_go(&mut world);
     assert!(world.pass(900).is_empty(), "nobody has looked for its Work");
-    assert!(tell(&mut world, works("m2", &["a", "other"])).is_empty());
+    assert!(report(&mut world, works("m2", &["a", "other"])).is_empty());
     assert!(world.pass(900).is_empty(), "its Work is there");
     let (reason, message) = world.says("a");
     assert_eq!(reason, "Requeued");
@@ -138,12 +138,12 @@ fn it_runs_a_second_time_only_once_its_old_copy_is_known_to_be_gone() {
     // A restart forgets none of it.
     world.restart();
     assert!(world.pass(60).is_empty());
-    assert!(tell(&mut world, works("m2", &["a"])).is_empty());
+    assert!(report(&mut world, works("m2", &["a"])).is_empty());
     // It is back, and Karmada has cleaned it.
     set_ready(&mut world, "m2", true);
     assert_eq!(watched(&world), ["m2".into()].into(), "the job waits for its Work yet");
     assert!(world.pass(60).is_empty());
-    assert_eq!(tell(&mut world, works("m2", &[])), ["a-job"]);
+    assert_eq!(report(&mut world, works("m2", &[])), ["a-job"]);
     place(&mut world);
     assert_eq!(watched(&world), BTreeSet::new());
 }
@@ -161,7 +161,7 @@ fn an_admins_word_fences_a_cluster_for_this_loss_and_for_no_later_one() {
     fence(&mut world, said_before);
     world.pass(305);
     copies_go(&mut world);
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     assert!(world.pass(60).is_empty(), "that was said of another loss");
     let now = format_time(world.now);
     assert_eq!(fence(&mut world, now), ["a-job"]);
@@ -176,7 +176,7 @@ fn a_copy_that_is_still_listed_in_a_fenced_cluster_holds_nobody_back() {
     world.pass(305);
     let item = json!({"clusterName": "m2", "applied": true, "status": {"state": {"phase": "Running"}}});
     world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": [item]}}));
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     assert!(world.pass(60).is_empty(), "it may run there");
     let now = format_time(world.now);
     world.patch("Cluster", "m2", &json!({"metadata": {"annotations": {FENCED_AT: now}}}));
@@ -190,7 +190,7 @@ fn a_cluster_that_is_unjoined_holds_nobody_back() {
     set_ready(&mut world, "m2", false);
     world.pass(305);
     copies_go(&mut world);
-    assert!(tell(&mut world, works("m2", &["a"])).is_empty());
+    assert!(report(&mut world, works("m2", &["a"])).is_empty());
     world.delete("Cluster", "m2");
     assert_eq!(world.pass(10), ["a-job"]);
 }
@@ -211,11 +211,11 @@ fn a_blink_moves_nothing() {
 #[test]
 fn a_part_that_ended_takes_nothing_with_it() {
     let mut world = split();
-    let told = json!([
+    let reported = json!([
         {"clusterName": "m1", "applied": true, "status": {"state": {"phase": "Running"}}},
         {"clusterName": "m2", "applied": true, "status": {"state": {"phase": "Completed"}}},
     ]);
-    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": told}}));
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": reported}}));
     set_ready(&mut world, "m2", false);
     world.pass(400);
     assert!(eviction(&world).is_null());
@@ -240,7 +240,7 @@ fn time_out(world: &mut World, late: &str) {
 fn a_gang_of_which_a_part_never_started_waits_for_no_lost_cluster() {
     let mut world = split();
     set_ready(&mut world, "m2", false);
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     time_out(&mut world, "m2");
     assert_eq!(world.pass(100), ["a-job"]);
 }
@@ -249,7 +249,7 @@ fn a_gang_of_which_a_part_never_started_waits_for_no_lost_cluster() {
 fn what_is_evicted_while_its_cluster_is_lost_waits_for_its_old_copy_too() {
     let mut world = split();
     set_ready(&mut world, "m2", false);
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     world.patch("Job", "a", &json!({"metadata": {"annotations": {"caldera.dev/suspended": "true"}}}));
     world.settle();
     copies_go(&mut world);
@@ -258,16 +258,16 @@ fn what_is_evicted_while_its_cluster_is_lost_waits_for_its_old_copy_too() {
     // A restart does not know yet what Works there are.
     world.restart();
     assert!(world.pass(60).is_empty(), "nobody has listed the Works");
-    assert!(tell(&mut world, works("m2", &["a"])).is_empty());
+    assert!(report(&mut world, works("m2", &["a"])).is_empty());
     // It is back, and Karmada has not cleaned it.
     set_ready(&mut world, "m2", true);
     assert_eq!(watched(&world), ["m2".into()].into());
     assert!(world.pass(60).is_empty(), "its Work is there");
-    assert_eq!(tell(&mut world, works("m2", &[])), ["a-job"]);
+    assert_eq!(report(&mut world, works("m2", &[])), ["a-job"]);
     assert_eq!(watched(&world), BTreeSet::new());
     // What the watch sent before it ended is of no account.
     world.controller.observe(Input::WorksUnwatched("m2".into()), world.now);
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     assert_eq!(watched(&world), BTreeSet::new());
 }
 
@@ -275,10 +275,10 @@ fn what_is_evicted_while_its_cluster_is_lost_waits_for_its_old_copy_too() {
 fn a_gang_of_which_a_part_never_started_waits_for_its_parts_that_did() {
     let mut world = split();
     set_ready(&mut world, "m2", false);
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     time_out(&mut world, "m1");
     assert!(world.pass(100).is_empty(), "its part in m2 ran");
-    assert_eq!(tell(&mut world, works("m2", &[])), ["a-job"]);
+    assert_eq!(report(&mut world, works("m2", &[])), ["a-job"]);
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn an_admins_word_of_a_time_to_come_fences_nothing() {
     set_ready(&mut world, "m2", false);
     world.pass(305);
     copies_go(&mut world);
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     world.patch("Cluster", "m2", &json!({"metadata": {"annotations": {FENCED_AT: "2099-01-01T00:00:00Z"}}}));
     assert!(world.pass(60).is_empty(), "a wrong year would fence every later loss");
 }
@@ -299,7 +299,7 @@ fn what_was_lost_for_long_waits_for_its_pods_to_end_when_it_is_back() {
     set_ready(&mut world, "m2", false);
     world.pass(305);
     copies_go(&mut world);
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     world.pass(2000);
     set_ready(&mut world, "m2", true);
     let pod = |finished: bool| {
@@ -323,12 +323,12 @@ fn what_was_lost_for_long_waits_for_its_pods_to_end_when_it_is_back() {
     let cpu = [("cpu", Quantity::from_units(50)), ("pods", Quantity::from_units(100))];
     let node = Node { name: "n".into(), allocatable: cpu.into_iter().collect(), ready: true, ..Node::default() };
     for update in [Update::Up, Update::Change(Change::Nodes(vec![node])), Update::Change(Change::Pods(vec![]))] {
-        tell(&mut world, Input::Member("m2".into(), update));
+        report(&mut world, Input::Member("m2".into(), update));
     }
-    tell(&mut world, pod(false));
-    assert!(tell(&mut world, works("m2", &[])).is_empty(), "its pod is ending");
+    report(&mut world, pod(false));
+    assert!(report(&mut world, works("m2", &[])).is_empty(), "its pod is ending");
     assert!(world.pass(60).is_empty());
-    assert!(tell(&mut world, pod(true)).is_empty(), "m2 would forget the new copy with the old one");
+    assert!(report(&mut world, pod(true)).is_empty(), "m2 would forget the new copy with the old one");
     assert!(world.pass(59).is_empty());
     assert_eq!(world.pass(3), ["a-job"]);
 }

@@ -58,7 +58,7 @@ fn clusters(world: &World, job: &str) -> usize {
 }
 
 fn count_events(world: &World, reason: &str) -> usize {
-    world.events().iter().filter(|(kind, told)| kind == "Warning" && told == reason).count()
+    world.events().iter().filter(|(kind, reported)| kind == "Warning" && reported == reason).count()
 }
 
 /// Its copies are gone, and Karmada says so.
@@ -223,9 +223,9 @@ fn a_job_of_a_priority_class_that_its_queue_does_not_take_by_now_is_blocked_and_
     allow(&mut world, "batch");
     world.delete("ResourceBinding", "full-job");
     assert!(world.pass(3).is_empty());
-    let told = "queue q takes no jobs of priority class urgent: of batch alone";
+    let reported = "queue q takes no jobs of priority class urgent: of batch alone";
     let (reason, message) = world.says("a");
-    assert!(reason == "PriorityClassNotAllowed" && message.starts_with(told), "{reason}: {message}");
+    assert!(reason == "PriorityClassNotAllowed" && message.starts_with(reported), "{reason}: {message}");
     allow(&mut world, "batch urgent");
     assert!(world.pass(40).is_empty());
     let status = world.get("Queue", "q")["metadata"]["annotations"]["caldera.dev/queue-status"].to_string();

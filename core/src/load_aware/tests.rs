@@ -100,8 +100,8 @@ impl World {
                 capacity: cpu(CAPACITY),
                 read_at: EpochSeconds::new(self.now),
             };
-            let told = self.lies.get(cluster).cloned().unwrap_or(Some(true_load));
-            self.history.observe_load(cluster, told.as_ref(), &self.policy, EpochSeconds::new(self.now));
+            let reported = self.lies.get(cluster).cloned().unwrap_or(Some(true_load));
+            self.history.observe_load(cluster, reported.as_ref(), &self.policy, EpochSeconds::new(self.now));
         }
     }
 

@@ -68,7 +68,7 @@ enum Event {
     Wait(usize, Wait),
     Shrink(usize),
     Forget(usize),
-    Room(u64),
+    Capacity(u64),
     /// So many half-lives pass.
     Time(u32),
     Decide,
@@ -161,7 +161,7 @@ fn event() -> impl Strategy<Value = Event> {
         8 => (0..JOBS, wait()).prop_map(|(job, wait)| Event::Wait(job, wait)),
         2 => (0..JOBS).prop_map(Event::Shrink),
         2 => (0..JOBS).prop_map(Event::Forget),
-        1 => (0u64..3).prop_map(Event::Room),
+        1 => (0u64..3).prop_map(Event::Capacity),
         1 => prop::sample::select(&POLICIES[..]).prop_map(Event::Policy),
         1 => (1u32..4).prop_map(Event::Time),
         4 => Just(Event::Decide),
@@ -253,8 +253,8 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
             model.waiting.remove(&id);
             engine.remove_job(id.as_str());
         }
-        Event::Room(class) => {
-            *model.room.entry(*class).or_default() += 2;
+        Event::Capacity(class) => {
+            *model.capacity.entry(*class).or_default() += 2;
             engine.requeue_after_capacity_change();
         }
         Event::Time(half_lives) => {
@@ -263,10 +263,10 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
         }
         Event::Decide => loop {
             let before = model.over();
-            let room = model.room.clone();
+            let capacity = model.capacity.clone();
             let want = model.next();
             let got = engine.release_next_by_fit(|_, ask| {
-                if room.get(&ask.fit.0).is_some_and(|room| *room > 0) {
+                if capacity.get(&ask.fit.0).is_some_and(|capacity| *capacity > 0) {
                     Fit::Yes
                 } else {
                     Fit::No { never: false, detail: String::new() }
@@ -322,7 +322,7 @@ fn last_facts(events: &[Event]) -> Vec<Event> {
             Event::Fleet(..) => "fleet".to_owned(),
             Event::Policy(_) => "policy".to_owned(),
             Event::Wait(job, _) => format!("job {job}"),
-            Event::Room(class) => format!("room {class}"),
+            Event::Capacity(class) => format!("room {class}"),
             _ => continue,
         };
         facts.insert(key, event.clone());
@@ -331,14 +331,14 @@ fn last_facts(events: &[Event]) -> Vec<Event> {
 }
 
 fn drain(engine: &mut Engine, model: &Model) -> Vec<(JobId, Resources)> {
-    let mut room = model.room.clone();
+    let mut capacity = model.capacity.clone();
     let mut all = Vec::new();
-    while let Some(release) = engine.release_next_by_fit(|_, ask| match room.get(&ask.fit.0) {
+    while let Some(release) = engine.release_next_by_fit(|_, ask| match capacity.get(&ask.fit.0) {
         Some(1..) => Fit::Yes,
         _ => Fit::No { never: false, detail: String::new() },
     }) {
         let class = model.waiting[&release.id].ask.fit.0;
-        *room.entry(class).or_default() -= 1;
+        *capacity.entry(class).or_default() -= 1;
         all.push((release.id, release.admission.charged));
     }
     all
@@ -350,7 +350,7 @@ proptest! {
     #[test]
     fn every_verdict_is_that_of_looking_at_everything_again(events in prop::collection::vec(event(), 1..60)) {
         let (mut engine, mut model) = (new_engine(), Model::default());
-        let first = [Event::Fleet([30, 20], None), Event::Room(0), Event::Room(1), Event::Room(2)];
+        let first = [Event::Fleet([30, 20], None), Event::Capacity(0), Event::Capacity(1), Event::Capacity(2)];
         for event in first.iter().chain(&events).chain([&Event::Decide]) {
             step(&mut engine, &mut model, event)?;
         }
@@ -365,7 +365,7 @@ proptest! {
         let mut outcomes = Vec::new();
         for events in [events, shuffled] {
             let (mut engine, mut model) = (new_engine(), Model::default());
-            let first = [Event::Fleet([30, 20], None), Event::Room(0), Event::Room(1)];
+            let first = [Event::Fleet([30, 20], None), Event::Capacity(0), Event::Capacity(1)];
             for event in first.iter().chain(&events) {
                 step(&mut engine, &mut model, event)?;
             }

@@ -75,7 +75,7 @@ pub struct Model {
     pub waiting: BTreeMap<JobId, Job>,
     pub held: BTreeMap<JobId, (QueueName, Resources, Counted)>,
     /// How many more jobs of a class find room.
-    pub room: BTreeMap<u64, u32>,
+    pub capacity: BTreeMap<u64, u32>,
     pub now: i64,
     /// What each queue used lately, in billionths, and whether anybody counted before `now`.
     pub mean: BTreeMap<(QueueName, &'static str), i128>,
@@ -394,7 +394,7 @@ impl Model {
             .find(|job| {
                 self.may_run(job)
                     && self.fits(&job.queue, &job.ask.minimum())
-                    && self.room.get(&job.ask.fit.0).is_some_and(|r| *r > 0)
+                    && self.capacity.get(&job.ask.fit.0).is_some_and(|r| *r > 0)
             })?
             .clone();
         let mut charged = job.ask.minimum();
@@ -407,7 +407,7 @@ impl Model {
                 }
             }
         }
-        *self.room.entry(job.ask.fit.0).or_default() -= 1;
+        *self.capacity.entry(job.ask.fit.0).or_default() -= 1;
         self.waiting.remove(&job.id);
         self.held.insert(job.id.clone(), (job.queue.clone(), charged.clone(), job.ask.counted.clone()));
         Some((job.id, charged))

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_jobs_active_pods_are_not_running_before_they_are_ready_where_that_is_told() {
+    fn a_batch_jobs_active_pods_are_not_running_before_they_are_ready_where_that_is_reported() {
         let running = |status: Value| read_progress(WorkloadKind::BatchJob, &json!({"status": status}), None).running;
         assert_eq!(running(json!({"active": 3})), 3, "nobody says how many are ready");
         assert_eq!(running(json!({"active": 3, "ready": 0})), 0);

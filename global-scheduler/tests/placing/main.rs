@@ -77,9 +77,9 @@ async fn a_job_that_ends_in_a_moment_costs_one_write() {
     let placed = until(&bindings(&stage.host), "brief-job", is_placed).await;
     let ended = json!({"state": {"phase": "Completed"}});
     let clusters = placed["spec"]["clusters"].as_array().unwrap();
-    let told: Vec<Value> = clusters.iter().map(|it| json!({"clusterName": it["name"], "status": ended})).collect();
-    let told = Patch::Merge(json!({"status": {"aggregatedStatus": told}}));
-    bindings(&stage.host).patch_status("brief-job", &PatchParams::default(), &told).await.unwrap();
+    let reported: Vec<Value> = clusters.iter().map(|it| json!({"clusterName": it["name"], "status": ended})).collect();
+    let reported = Patch::Merge(json!({"status": {"aggregatedStatus": reported}}));
+    bindings(&stage.host).patch_status("brief-job", &PatchParams::default(), &reported).await.unwrap();
     let jobs = resource("batch.volcano.sh/v1alpha1", "Job", "jobs");
     let jobs: Api<DynamicObject> = Api::namespaced_with(stage.host.clone(), "default", &jobs);
     let ended = Patch::Merge(json!({"status": ended}));
@@ -106,17 +106,17 @@ async fn what_does_not_fit_says_so_and_goes_when_there_is_room() {
     assert_eq!(object["spec"]["clusters"], json!([{"name": "m0", "replicas": 1}, {"name": "m1", "replicas": 5}]));
     let result = "Binding has been scheduled successfully. Result: {m0:1, m1:5}".to_owned();
     let event = ("Job".to_owned(), "ScheduleBindingSucceed".to_owned(), result);
-    let told = async {
+    let reported = async {
         while !stage.events().await.contains(&event) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, told).await.expect("that it found a place after all is an event");
+    tokio::time::timeout(PATIENCE, reported).await.expect("that it found a place after all is an event");
 }
 
 /// A FederatedResourceQuota is Karmada's to enforce: the denial is told, nothing is placed, and it is tried again.
 #[tokio::test]
-async fn a_federated_resource_quota_that_denies_is_told_and_tried_again() {
+async fn a_federated_resource_quota_that_denies_is_reported_and_tried_again() {
     let stage = Stage::new(&[9]).await;
     let message = "FederatedResourceQuota(default/q) exceeded for resource cpu: requested sum 2, limit 1.";
     *stage.denial.lock().unwrap() = Some(message);
@@ -242,20 +242,20 @@ async fn a_gang_waits_for_a_link_between_clusters_and_the_object_says_who_is_nea
     let resource = resource("federation.caldera.dev/v1alpha1", "FederationTopology", "federationtopologies");
     let topologies: Api<DynamicObject> = Api::all_with(stage.host.clone(), &resource);
     let says = |object: &Value| object["status"]["conditions"][0]["reason"].is_string();
-    let told = until(&topologies, "links", says).await;
-    let condition = &told["status"]["conditions"][0];
+    let reported = until(&topologies, "links", says).await;
+    let condition = &reported["status"]["conditions"][0];
     assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("Malformed")));
     assert_eq!(condition["message"], "links[1]: a link from m0 to itself; there is no cluster m9; the rest counts");
-    assert_eq!(told["status"]["observedGeneration"], created["metadata"]["generation"]);
+    assert_eq!(reported["status"]["observedGeneration"], created["metadata"]["generation"]);
     let whole = json!({"spec": {"links": [{"from": ["m0", "m1"], "latencyMicroseconds": 200}]}});
     topologies.patch("links", &PatchParams::default(), &Patch::Merge(whole)).await.unwrap();
-    let told = until(&topologies, "links", |object| object["status"]["conditions"][0]["status"] == "True").await;
-    assert_eq!(told["status"]["conditions"][0]["message"], "campus: m0 m1");
+    let reported = until(&topologies, "links", |object| object["status"]["conditions"][0]["status"] == "True").await;
+    assert_eq!(reported["status"]["conditions"][0]["message"], "campus: m0 m1");
 }
 
 /// Weights that can not be read are told where they are written: once for each text, however often the object changes.
 #[tokio::test]
-async fn whoever_writes_weights_that_can_not_be_read_is_told_once() {
+async fn whoever_writes_weights_that_can_not_be_read_is_reported_once() {
     let stage = Stage::new(&[4]).await;
     let policy = json!({
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
@@ -265,7 +265,7 @@ async fn whoever_writes_weights_that_can_not_be_read_is_told_once() {
     let created = create(&stage.host, "propagationpolicies", policy).await;
     let events: Api<DynamicObject> =
         Api::namespaced_with(stage.host.clone(), "default", &resource("v1", "Event", "events"));
-    let told = async |count: usize| {
+    let reported = async |count: usize| {
         for _ in 0..3000 {
             let all: Vec<Value> = events
                 .list(&kube::api::ListParams::default())
@@ -282,7 +282,7 @@ async fn whoever_writes_weights_that_can_not_be_read_is_told_once() {
         }
         panic!("it was not told");
     };
-    let first = told(1).await;
+    let first = reported(1).await;
     assert_eq!(first[0]["involvedObject"]["uid"], created["metadata"]["uid"]);
     assert!(first[0]["message"].as_str().unwrap().contains("cheapest=lots"), "{}", first[0]);
     let policies: Api<DynamicObject> = Api::namespaced_with(
@@ -299,7 +299,7 @@ async fn whoever_writes_weights_that_can_not_be_read_is_told_once() {
         policies.patch("p", &PatchParams::default(), &patch).await.unwrap();
     }
     // The text that is new comes after whatever the labels would have brought.
-    assert_eq!(told(2).await.len(), 2);
+    assert_eq!(reported(2).await.len(), 2);
 }
 
 async fn serve(host: &Client, cluster: &str, kind: &str) {

@@ -201,7 +201,7 @@ fn rack(name: &str, node: &str) -> HyperNode {
 }
 
 #[test]
-fn a_start_is_told_with_how_many_give_no_estimate() {
+fn a_start_is_reported_with_how_many_give_no_estimate() {
     let mut member = member("m", &[8]);
     member.pods = [pods_of("said", 2, "m-n0"), pods_of("silent", 2, "m-n0")].concat();
     let jobs = vec![
@@ -457,13 +457,13 @@ fn a_job_that_would_run_into_a_maintenance_window_is_expected_after_it() {
 
 #[test]
 fn a_job_that_says_nothing_starts_before_the_notice_of_a_window_or_after_the_window() {
-    let room_from = |seconds: i64| {
+    let free_from = |seconds: i64| {
         let member = Member { pods: pods_of("runs", 1, "m-n0"), ..with_window(member("m", &[2]), &[]) };
         let jobs = vec![running("runs", 1, Some(100 + seconds)), waiting("waits", workers(1))];
         start(&state(vec![member], jobs), "waits")
     };
-    assert_eq!(room_from(300), Some(NOW + 300));
-    assert_eq!(room_from(500), Some(NOW + 4_000), "the notice begins 400 s from now");
+    assert_eq!(free_from(300), Some(NOW + 300));
+    assert_eq!(free_from(500), Some(NOW + 4_000), "the notice begins 400 s from now");
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub struct Caldera {
     /// Places are kept.
     keeps: bool,
     /// The engine knows the fleet, which never changes but for what jobs hold where nothing new starts.
-    told: bool,
+    reported: bool,
     /// Who is evicted for whom; `None` if nobody is.
     preemption: Option<Preemption>,
 }
@@ -88,7 +88,7 @@ impl Caldera {
             counts,
             unplaced: Vec::new(),
             keeps: patience.is_some(),
-            told: false,
+            reported: false,
             preemption: None,
         }
     }
@@ -299,7 +299,7 @@ impl Policy for Caldera {
     }
 
     fn decide(&mut self, site: &mut Site<'_>) {
-        if !std::mem::replace(&mut self.told, true) || site.members().total_moves() {
+        if !std::mem::replace(&mut self.reported, true) || site.members().total_moves() {
             self.engine.set_fleet(site.members().total());
         }
         self.engine.set_now(site.now().as_epoch());

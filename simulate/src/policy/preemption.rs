@@ -21,7 +21,7 @@ use caldera_core::{
 
 use super::caldera::{id, index};
 use crate::{
-    site::{Site, Stand},
+    site::{JobState, Site},
     time::Millis,
     world::JobTerms,
 };
@@ -114,10 +114,10 @@ impl PreemptionWorld for SimulatedWorld<'_, '_> {
         all.map(|job| pending_preemptor(self.site, self.engine, job)).collect()
     }
 
-    fn list_quota_holders(&self) -> Vec<RunningJob> {
+    fn list_charged_jobs(&self) -> Vec<RunningJob> {
         let Self { site, engine, evictions } = self;
-        let running = |(job, stand): (usize, &Stand)| {
-            let Stand::Running { since, .. } = stand else { return None };
+        let running = |(job, state): (usize, &JobState)| {
+            let JobState::Running { since, .. } = state else { return None };
             let (id, of, terms) = (id(job), site.job(job), terms(site, job));
             Some(RunningJob {
                 charge: engine.charge_of(id.as_str())?,
@@ -135,7 +135,7 @@ impl PreemptionWorld for SimulatedWorld<'_, '_> {
                 progressed: false,
             })
         };
-        site.holders().filter_map(running).collect()
+        site.charged_jobs().filter_map(running).collect()
     }
 
     fn sum_ready_fleet(&mut self) -> Resources {
@@ -166,7 +166,7 @@ fn lowest_preemptable(site: &Site<'_>, policy: &PreemptionPolicy) -> Option<i32>
         return None;
     }
     let may = |job: &usize| terms(site, *job).preemptable.unwrap_or(policy.unset.preempt);
-    site.holders().map(|(job, _)| job).filter(may).map(|job| site.job(job).priority).min()
+    site.charged_jobs().map(|(job, _)| job).filter(may).map(|job| site.job(job).priority).min()
 }
 
 fn pending_preemptor(site: &Site<'_>, engine: &Engine, job: PreemptionCandidate) -> PendingPreemptor {

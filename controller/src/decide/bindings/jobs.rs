@@ -128,7 +128,7 @@ impl Jobs {
         state: BindingState,
         ends: Option<EpochSeconds>,
     ) -> Option<(QueueName, Option<Resize>)> {
-        let gang = self.tell_gang(objects, binding, &state);
+        let gang = self.report_gang(objects, binding, &state);
         let job = self.states.get_mut(&binding.key)?;
         let id = &job.id;
         let before = self.engine.charge_of(id.as_str());

@@ -31,9 +31,9 @@ use crate::{
 };
 
 /// So many seconds after its cluster is back a copy has told what became of it.
-const TOLD_WITHIN: i64 = 60;
+const REPORTED_WITHIN: i64 = 60;
 /// So many seconds after its clusters are back a job has ended whose copies all did, unless its policies restart it.
-const SETTLED_WITHIN: i64 = 2 * TOLD_WITHIN;
+const SETTLED_WITHIN: i64 = 2 * REPORTED_WITHIN;
 /// Pods that are seen so many seconds after their cluster is back are not those that were seen before.
 const SEEN_AFTER: i64 = 5;
 /// Between two looks while what comes back may say something, and after a write that may have failed.
@@ -113,7 +113,7 @@ fn decide_end(
     let restarts = restarts_where_held(binding, workload);
     let are_to_go = match binding.ended_where_held {
         true => restarts && are_back_for(SETTLED_WITHIN),
-        false => binding.held_in.iter().any(runs) || are_back_for(TOLD_WITHIN),
+        false => binding.held_in.iter().any(runs) || are_back_for(REPORTED_WITHIN),
     };
     are_to_go.then_some(if restarts { HeldCopiesEnd::Restart } else { HeldCopiesEnd::Drop })
 }

@@ -8,7 +8,7 @@
 
 mod view;
 
-pub(crate) use self::view::{describe_quota_holder, list_bindings};
+pub(crate) use self::view::{describe_charged_job, list_bindings};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -206,8 +206,8 @@ impl Preemption {
         let mut decisions = Vec::new();
         for victim in plan.victims {
             let Some(binding) = jobs.keys.get(&victim.id).and_then(|key| objects.bindings.get(key)) else { continue };
-            let Some(holder) = running.iter().find(|holder| holder.id == victim.id) else { continue };
-            let eviction = self.build_victim_record(binding, holder, preemptor, &victim, until, now);
+            let Some(charged_job) = running.iter().find(|charged_job| charged_job.id == victim.id) else { continue };
+            let eviction = self.build_victim_record(binding, charged_job, preemptor, &victim, until, now);
             let event = match victim.taken {
                 EvictedPart::Whole => format!("{}; it waits again with its age", eviction.message),
                 EvictedPart::Surplus(_) => format!("{}; it goes on with its minimum or more", eviction.message),
@@ -230,16 +230,16 @@ impl Preemption {
     fn build_victim_record(
         &self,
         binding: &Binding,
-        holder: &RunningJob,
+        charged_job: &RunningJob,
         preemptor: &Preemptor,
         victim: &Victim,
         until: EpochSeconds,
         now: EpochSeconds,
     ) -> EvictionRecord {
         let bounds = &self.schedule.policy.bounds;
-        let before = binding.eviction.as_deref().filter(|_| !bounds.has_progressed(holder, now));
+        let before = binding.eviction.as_deref().filter(|_| !bounds.has_progressed(charged_job, now));
         EvictionRecord {
-            count: EvictionHistory::after_eviction(holder, bounds, now).count,
+            count: EvictionHistory::after_eviction(charged_job, bounds, now).count,
             last: None,
             requeues: before.map_or(0, |before| before.requeues),
             restarts: binding.count_policy_restarts(),

@@ -19,9 +19,9 @@ fn held(world: &World) -> &Value {
 }
 
 /// What Karmada tells of the copy in m2, and so of the job.
-fn tell_m2(world: &mut World, phase: &str) -> Vec<String> {
-    let told = json!([{"clusterName": "m2", "applied": true, "status": {"state": {"phase": phase}}}]);
-    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": told}}));
+fn report_m2(world: &mut World, phase: &str) -> Vec<String> {
+    let reported = json!([{"clusterName": "m2", "applied": true, "status": {"state": {"phase": phase}}}]);
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": reported}}));
     world.patch("Job", "a", &json!({"status": {"state": {"phase": phase}}}));
     world.settle()
 }
@@ -34,7 +34,7 @@ fn lose_all() -> World {
     let task = &held(&world)[0];
     assert_eq!((&task["fromCluster"], &task["suppressDeletion"]), (&json!("m2"), &json!(true)), "{task}");
     assert_eq!(eviction(&world)["reason"], "MemberLost");
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     world.job("b", "q", 10);
     assert_eq!(world.pass(5), ["b-job"], "its charge has returned");
     world.delete("ResourceBinding", "b-job");
@@ -47,10 +47,10 @@ fn lose_all() -> World {
 fn what_ended_in_a_lost_cluster_counts_and_does_not_run_again() {
     let mut world = lose_all();
     world.restart();
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     set_ready(&mut world, "m2", true);
     assert!(world.pass(40).is_empty(), "it has not told yet");
-    assert!(tell_m2(&mut world, "Completed").is_empty());
+    assert!(report_m2(&mut world, "Completed").is_empty());
     assert!(world.pass(2000).is_empty());
     assert_eq!(held(&world).as_array().map(Vec::len), Some(1), "its pods' logs stay as those of any other");
     assert_eq!(world.says("a").0, "Finished");
@@ -66,7 +66,7 @@ fn what_has_not_ended_in_a_cluster_that_is_back_is_deleted_and_runs_again() {
     assert!(held(&world).is_null(), "{}", held(&world));
     assert!(world.pass(60).is_empty(), "Karmada has yet to delete it");
     copies_go(&mut world);
-    assert!(tell(&mut world, works("m2", &[])).is_empty(), "m2 would forget the new copy with the old one");
+    assert!(report(&mut world, works("m2", &[])).is_empty(), "m2 would forget the new copy with the old one");
     assert_eq!(world.pass(70), ["a-job"], "it took a minute to go");
 }
 
@@ -103,7 +103,7 @@ fn what_its_user_ends_is_not_left_in_a_lost_cluster() {
 #[test]
 fn a_copy_that_has_not_begun_is_not_left_to_begin_when_its_cluster_is_back() {
     let mut world = in_m2();
-    tell_m2(&mut world, "Pending");
+    report_m2(&mut world, "Pending");
     set_ready(&mut world, "m2", false);
     world.pass(305);
     assert_eq!(eviction(&world)["reason"], "MemberLost");
@@ -121,7 +121,7 @@ fn split_and_back() -> World {
     world.patch("Job", "a", &json!({"spec": {"policies": policies}}));
     set_both_ready(&mut world, false);
     world.pass(305);
-    ["m1", "m2"].into_iter().for_each(|cluster| drop(tell(&mut world, works(cluster, &["a"]))));
+    ["m1", "m2"].into_iter().for_each(|cluster| drop(report(&mut world, works(cluster, &["a"]))));
     assert_eq!(held(&world).as_array().map(Vec::len), Some(2));
     assert_eq!(world.controller.deadlines.held.0.next_due(), None, "nothing changes by itself");
     set_both_ready(&mut world, true);
@@ -129,18 +129,18 @@ fn split_and_back() -> World {
 }
 
 /// What Karmada tells of the copies in m1 and m2.
-fn tell_both(world: &mut World, phases: [&str; 2]) {
+fn report_both(world: &mut World, phases: [&str; 2]) {
     let item =
         |(cluster, phase)| json!({"clusterName": cluster, "applied": true, "status": {"state": {"phase": phase}}});
-    let told: Vec<Value> = ["m1", "m2"].into_iter().zip(phases).map(item).collect();
-    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": told}}));
+    let reported: Vec<Value> = ["m1", "m2"].into_iter().zip(phases).map(item).collect();
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": reported}}));
     world.settle();
 }
 
 #[test]
 fn a_part_that_failed_while_its_cluster_was_lost_restarts_the_job_by_its_policies() {
     let mut world = split_and_back();
-    tell_both(&mut world, ["Completed", "Failed"]);
+    report_both(&mut world, ["Completed", "Failed"]);
     world.patch("Job", "a", &json!({"status": {"state": {"phase": "Restarting"}}}));
     assert!(world.pass(110).is_empty());
     assert!(held(&world).is_array(), "Karmada may say yet that the job failed");
@@ -150,7 +150,7 @@ fn a_part_that_failed_while_its_cluster_was_lost_restarts_the_job_by_its_policie
     assert_eq!((&record["reason"], &record["restarts"]), (&json!("RestartedByPolicy"), &json!(1)), "{record}");
     assert!(world.events().contains(&("Warning".into(), "RestartedByPolicy".into())), "{:?}", world.events());
     copies_go(&mut world);
-    ["m1", "m2"].into_iter().for_each(|cluster| drop(tell(&mut world, works(cluster, &[]))));
+    ["m1", "m2"].into_iter().for_each(|cluster| drop(report(&mut world, works(cluster, &[]))));
     assert_eq!(world.pass(300), ["a-job"]);
     assert_eq!(eviction(&world)["restarts"], 1);
 }
@@ -158,7 +158,7 @@ fn a_part_that_failed_while_its_cluster_was_lost_restarts_the_job_by_its_policie
 #[test]
 fn what_completed_in_lost_clusters_never_runs_again_however_long_nobody_says_that_the_job_did() {
     let mut world = split_and_back();
-    tell_both(&mut world, ["Completed", "Completed"]);
+    report_both(&mut world, ["Completed", "Completed"]);
     assert!(world.pass(600).is_empty());
     assert_eq!(held(&world).as_array().map(Vec::len), Some(2));
 }

@@ -88,10 +88,10 @@ impl JobTable {
         self.resized.remove(id);
         let state = self.states.remove(id)?;
         if let QueueingState::BackingOff { node, .. } = state
-            && let Some(aside) = self.backing_off.get_mut(&node)
+            && let Some(in_backoff) = self.backing_off.get_mut(&node)
         {
-            aside.remove(id);
-            if aside.is_empty() {
+            in_backoff.remove(id);
+            if in_backoff.is_empty() {
                 self.backing_off.remove(&node);
             }
         }

@@ -335,7 +335,7 @@ impl Engine {
                     Fit::Yes => return Ok(blocking),
                     Fit::No { never, detail } => self.record_refusal(id, &blocking, CapacityLack::of(never), detail),
                     Fit::Reserved { detail } => {
-                        self.record_refusal(id, &blocking, CapacityLack::UnreservedRoom, detail)
+                        self.record_refusal(id, &blocking, CapacityLack::InsufficientUnreserved, detail)
                     }
                 }
             }

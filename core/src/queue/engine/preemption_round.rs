@@ -22,7 +22,7 @@ pub trait PreemptionWorld {
     fn list_preemptors(&self, candidates: Vec<PreemptionCandidate>, policy: &PreemptionPolicy)
     -> Vec<PendingPreemptor>;
     /// Every job that holds quota.
-    fn list_quota_holders(&self) -> Vec<RunningJob>;
+    fn list_charged_jobs(&self) -> Vec<RunningJob>;
     /// What the clusters that take jobs have, to weigh lost work by.
     fn sum_ready_fleet(&mut self) -> Resources;
     /// What is free in all clusters together.
@@ -60,7 +60,7 @@ impl Engine {
         if selected.is_empty() {
             return round;
         }
-        round.running = world.list_quota_holders();
+        round.running = world.list_charged_jobs();
         let (queues, fleet) = (self.queue_accounts(), world.sum_ready_fleet());
         let input = PreemptionInput {
             queues: &queues,

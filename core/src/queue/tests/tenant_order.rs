@@ -138,8 +138,8 @@ fn each_job_is_told_the_place_that_the_line_shows() {
     let line: Vec<_> = engine.list_pending_positions().map(|(id, at)| (id.clone(), at)).collect();
     assert_eq!(line.len(), 40);
     for (id, at) in line {
-        let told = says(&engine, id.as_str());
-        assert!(told.contains(" of 40"), "{told}");
-        assert_eq!(engine.explain_pending_at(id.as_str(), at).unwrap().to_string(), told);
+        let reported = says(&engine, id.as_str());
+        assert!(reported.contains(" of 40"), "{reported}");
+        assert_eq!(engine.explain_pending_at(id.as_str(), at).unwrap().to_string(), reported);
     }
 }

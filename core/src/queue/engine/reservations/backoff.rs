@@ -43,7 +43,7 @@ impl Engine {
         &mut self,
         id: ReservationId,
         reservation_after: i64,
-        room: &mut impl ClusterCapacity,
+        capacity: &mut impl ClusterCapacity,
     ) -> bool {
         let all = self.jobs.list_backing_off(id.queue).map(|(key, shape, since)| {
             (self.reservation_rank(id.queue, key), shape, since, since.saturating_add(reservation_after))
@@ -55,7 +55,7 @@ impl Engine {
         let mut ranked: Vec<_> = all.filter(now).collect();
         ranked.sort();
         let fits = |(rank, shape, ..): &(ReservationRank, ShapeId, EpochSeconds, EpochSeconds)| {
-            self.find_never(*shape, &rank.id, room).is_none()
+            self.find_never(*shape, &rank.id, capacity).is_none()
         };
         let first = ranked.into_iter().take(MOST_CONSIDERED_JOBS).find(fits);
         let Some((rank, shape, since, until)) = first else { return self.remove_reservation(id) };

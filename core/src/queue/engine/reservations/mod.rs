@@ -210,7 +210,7 @@ impl Engine {
         }
         let rank = self.reservation_rank(node, key);
         let held = self.reservations.of_shape(node, shape).into_iter().filter_map(|id| self.reservations.get(id));
-        let first = held.map(|reservation| &reservation.rank).find(|holder| !rank.outranks(holder))?;
+        let first = held.map(|reservation| &reservation.rank).find(|reserving| !rank.outranks(reserving))?;
         match self.jobs.get(first.id.as_str()) {
             Some(QueueingState::Pending { key, .. }) => Some(key),
             _ => None,

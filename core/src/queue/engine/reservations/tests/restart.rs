@@ -50,7 +50,7 @@ fn who_is_held_back_by_what_is_kept_for_another_does_not_pass_after_a_restart() 
     play.wait("small", 71, of(2, 2));
     assert!(play.pass(71, |_| 1000).is_empty());
     let mut anew = begin_anew(&play.engine);
-    assert_eq!(anew.release_next_in_clusters(&mut play.room), None);
+    assert_eq!(anew.release_next_in_clusters(&mut play.capacity), None);
     let why = |engine: &Engine| engine.explain_pending("small").unwrap().to_string();
     assert_eq!((why(&anew), anew.has_reservation("big")), (why(&play.engine), true));
 }
