@@ -1,9 +1,9 @@
 //! Sentences that people read name what people know: jobs, queues, clusters, and the objects that `kubectl` shows. They
-//! have no words of the engine's insides.
+//! have no words of the engine's insides. Names in the code are of the field: none is a metaphor of our own.
 
 use std::fs;
 
-use caldera_architecture::find_root;
+use caldera_architecture::{find_root, read_sources};
 
 /// Where sentences are that users read.
 const TEXTS: [&str; 9] = [
@@ -44,6 +44,56 @@ const FORBIDDEN: [&str; 23] = [
     "unsatisfiable",
     "victim",
 ];
+
+/// Crates whose names are of the field.
+const CRATES: [&str; 9] =
+    ["core", "crds", "runtime", "webhook", "controller", "global-scheduler", "estimator", "cli", "simulate"];
+
+/// Words that no name has a part of: the glossary has another for each. Sentences of people may have them.
+const METAPHORS: [&str; 16] = [
+    "aside", "bed", "bunk", "covered", "desk", "heed", "room", "rooms", "sleeper", "stand", "stands", "tell",
+    "telling", "tells", "told", "waking",
+];
+
+/// Words of a name, in lower case: `ToldKinds`, `told_kinds` and `TOLD_KINDS` have the same two.
+fn list_name_parts(name: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut was_small = false;
+    for c in name.chars() {
+        if c == '_' || (c.is_ascii_uppercase() && was_small) {
+            parts.push(String::new());
+        }
+        if let Some(part) = parts.last_mut().filter(|_| c != '_') {
+            part.push(c.to_ascii_lowercase());
+        }
+        was_small = c.is_ascii_lowercase() || c.is_ascii_digit();
+    }
+    parts
+}
+
+fn list_metaphors(code: &str) -> Vec<&str> {
+    let names = code.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    names.filter(|name| list_name_parts(name).iter().any(|part| METAPHORS.contains(&part.as_str()))).collect()
+}
+
+#[test]
+fn no_name_of_the_product_is_a_metaphor_of_our_own() {
+    let mut found = Vec::new();
+    for name in CRATES {
+        let sources = read_sources(&find_root().join(name).join("src"));
+        assert!(!sources.is_empty(), "{name} has no source any more");
+        found.extend(sources.iter().flat_map(|source| {
+            list_metaphors(&source.code).into_iter().map(move |word| format!("{name}/src/{}: {word}", source.file))
+        }));
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn metaphors_are_found_in_parts_of_names() {
+    let code = "let told = is_told(ToldKinds, TOLD_WITHIN); let stolen = unstoppable(headroom, bedrock)";
+    assert_eq!(list_metaphors(code), ["told", "is_told", "ToldKinds", "TOLD_WITHIN"]);
+}
 
 /// The literals of a source file, without its comments and its tests; what is put into them by name is left out.
 fn list_literals(source: &str) -> Vec<String> {

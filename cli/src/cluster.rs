@@ -287,8 +287,8 @@ mod tests {
         assert!(!describe_cluster(&one).contains("REAL CPU"));
         let amounts = [("cpu".to_owned(), ("6500m".to_owned(), "8".to_owned()))].into();
         one.real_use = Some(RealUse { amounts, age_seconds: 7 });
-        let told = describe_cluster(&one);
-        assert!(told.contains("6.5 (81%)") && told.contains("Real use was read 7 s ago"), "{told}");
+        let reported = describe_cluster(&one);
+        assert!(reported.contains("6.5 (81%)") && reported.contains("Real use was read 7 s ago"), "{reported}");
         assert_eq!(["12500m", "2571428571n", "odd"].map(format_plain_amount), ["12.5", "2.571", "odd"]);
         let mut ended = binding(json!([{"name": "m1", "replicas": 5}]));
         ended["status"] = json!({"aggregatedStatus": [
@@ -334,9 +334,9 @@ mod tests {
             panic!("another command")
         };
         let read = read_page(&client, &args).await.unwrap();
-        let told: Vec<(&str, bool)> =
+        let reported: Vec<(&str, bool)> =
             read.clusters.iter().map(|one| (one.name.as_str(), one.real_use.is_some())).collect();
-        assert_eq!(told, [("m2", false), ("m1", false)]);
+        assert_eq!(reported, [("m2", false), ("m1", false)]);
     }
 
     /// Found by a reader: a tenant's binding, written to be of another namespace, had an admin's drain restart that

@@ -275,7 +275,7 @@ mod tests {
         let none = PrintedPage::new("no events\n".to_owned(), &json!({"events": []})).unwrap();
         assert_eq!(read("gone", false).await.unwrap(), none, "its events are older");
         assert_eq!(read("nobody", true).await.unwrap(), none, "it may yet come");
-        let told = read("nobody", false).await.unwrap_err().to_string();
-        assert_eq!(told, "there is no Volcano Job nobody in namespace ns");
+        let reported = read("nobody", false).await.unwrap_err().to_string();
+        assert_eq!(reported, "there is no Volcano Job nobody in namespace ns");
     }
 }

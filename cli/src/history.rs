@@ -121,7 +121,7 @@ fn format_jobs(jobs: &[&EndedJob]) -> String {
         ["NAMESPACE", "KIND", "NAME", "QUEUE", "USER", "RESULT", "WAITED", "RAN", "CHARGED", "CLUSTERS", "ENDED"];
     let rows = jobs.iter().map(|job| {
         let (waited, ran) = measure_wait_and_run(job);
-        let told = |seconds: Option<i64>| seconds.map(format_duration).unwrap_or_default();
+        let reported = |seconds: Option<i64>| seconds.map(format_duration).unwrap_or_default();
         let charged: Vec<String> = job.charged.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
         vec![
             job.namespace.clone(),
@@ -130,8 +130,8 @@ fn format_jobs(jobs: &[&EndedJob]) -> String {
             job.queue.to_string(),
             job.user.clone().unwrap_or_default(),
             job.result.clone(),
-            told(waited),
-            told(ran),
+            reported(waited),
+            reported(ran),
             charged.join(","),
             job.clusters.join(","),
             format!("{:.0}", job.ended),
@@ -214,8 +214,9 @@ mod tests {
         let job = ended("a", "Completed", "2026-11-24T10:06:00Z");
         let text = format_jobs(&[&job]);
         let cells: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
-        let told = ["ns", "Job", "a", "q", "ada", "Completed", "1m", "5m", "cpu=4", "m1,m2", "2026-11-24T10:06:00Z"];
-        assert_eq!(cells, told);
+        let reported =
+            ["ns", "Job", "a", "q", "ada", "Completed", "1m", "5m", "cpu=4", "m1,m2", "2026-11-24T10:06:00Z"];
+        assert_eq!(cells, reported);
         assert_eq!(format_jobs(&[]), "no end of such a job is recorded\n");
     }
 

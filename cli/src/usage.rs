@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_told_where_they_are_asked_for_and_blank_where_nobody_knows_them() {
+    fn users_are_reported_where_they_are_asked_for_and_blank_where_nobody_knows_them() {
         let row = |user: &str| json!({"queue": "q", "namespace": "a", "user": user, "admissions": 1, "seconds": {"cpu": "36"}});
         let page = json!({"until": "2026-11-23T20:00:00Z", "rows": [row("ada"), row(""), row("bob, the builder")]});
         let history = UsageHistory::read_config_map(&json!({"data": {"2026-11.json": page.to_string()}})).unwrap();

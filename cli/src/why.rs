@@ -325,8 +325,10 @@ fn write_facts(text: &mut String, answer: &Answer) {
         let pods = &job.pods;
         fact("Pods", format!("{} running, {} succeeded, {} failed", pods.running, pods.succeeded, pods.failed));
     }
-    if let Some(told) = job.pod_group.as_ref().filter(|told| told.token == job.token && !told.since.is_empty()) {
-        fact("Since", format!("{}, as its PodGroup says ({})", told.since, told.phase));
+    if let Some(reported) =
+        job.pod_group.as_ref().filter(|reported| reported.token == job.token && !reported.since.is_empty())
+    {
+        fact("Since", format!("{}, as its PodGroup says ({})", reported.since, reported.phase));
     }
 }
 

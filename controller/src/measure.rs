@@ -15,6 +15,7 @@ use caldera_core::{
     quantity::Quantity,
     queue::ledger::AdmissionStage,
     resources::ResourceName,
+    time::EpochSeconds,
 };
 use caldera_runtime::metric::{Counters, Metric, Sample};
 use jiff::{SignedDuration, Timestamp};
@@ -47,13 +48,13 @@ pub(crate) struct Measures {
     looked: Option<Timestamp>,
     sampled: Option<Timestamp>,
     /// When something of a watched kind was last told.
-    told: BTreeMap<&'static str, Timestamp>,
+    reported: BTreeMap<&'static str, Timestamp>,
 }
 
 impl Measures {
     /// Takes in that something is told.
     pub(crate) fn observe_input(&mut self, input: &Input, now: Timestamp) {
-        self.told.extend(input.watched_kind().map(|kind| (kind, now)));
+        self.reported.extend(input.watched_kind().map(|kind| (kind, now)));
     }
 
     /// Counts what was decided.
@@ -122,8 +123,8 @@ impl Measures {
             self.sampled = Some(now);
             controller.capacity.refresh();
             let mut samples = list_samples(controller);
-            let told = self.told.iter();
-            samples.extend(told.map(|(kind, at)| Sample::new(&LAST_EVENT, [kind], at.as_second() as f64)));
+            let reported = self.reported.iter();
+            samples.extend(reported.map(|(kind, at)| Sample::new(&LAST_EVENT, [kind], at.as_second() as f64)));
             metrics.samples.replace(samples);
             self.forget_queues(controller, metrics);
         }
@@ -182,7 +183,7 @@ fn find_charged_queue<'a>(controller: &'a Controller, key: &Key) -> Option<&'a Q
 fn compute_wait(controller: &Controller, key: &Key, now: Timestamp) -> Option<(QueueName, f64)> {
     let binding = controller.objects.bindings.get(key)?;
     let since = binding.eviction.as_deref().map_or(binding.created, |eviction| eviction.at.max(binding.created));
-    let waited = SignedDuration::from_secs(now.as_second().saturating_sub(since).max(0));
+    let waited = SignedDuration::from_secs(EpochSeconds::from(now).seconds_since(since).max(0));
     Some((controller.objects.queue_of(binding)?.clone(), waited.as_secs_f64()))
 }
 

@@ -153,7 +153,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     let mut measures = Measures::default();
     let mut questions = config.states.register("controller");
     let mut next: Option<Timestamp> = None;
-    let mut told_missing = false;
+    let mut reported_missing = false;
     loop {
         let pause = next.map(|at| compute_pause(at, config.clock.now()));
         let first = tokio::select! {
@@ -215,8 +215,8 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         if controller.is_complete() && !config.ready.is_ready() {
             tracing::info!("all kinds are listed; deciding from now on");
             config.ready.set_ready(true);
-        } else if !controller.is_complete() && !told_missing {
-            told_missing = true;
+        } else if !controller.is_complete() && !reported_missing {
+            reported_missing = true;
             tracing::info!(kinds = ?controller.list_unlisted_kinds(), "waiting for the first lists");
         }
         works.update_watches(&mut controller, now);

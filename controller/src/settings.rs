@@ -152,6 +152,7 @@ mod tests {
     use caldera_core::{
         quantity::Quantity,
         queue::{FleetResources, QueueSpec},
+        time::EpochSeconds,
     };
     use caldera_runtime::write::Body;
 
@@ -193,12 +194,12 @@ mod tests {
             let deserved = cpu(8).iter().map(|(name, amount)| (name.clone(), amount)).collect();
             engine.set_queue(QueueSpec { deserved, ..QueueSpec::unlimited("q") });
             engine.set_fleet(FleetResources { ready: cpu(8), whole: Some(cpu(8)), ready_clusters: 1 });
-            engine.set_now(1000);
+            engine.set_now(EpochSeconds::new(1000));
             engine.resolve_quota();
         };
         prepare(&mut first.jobs.engine);
         first.jobs.engine.charge_job(&"a".into(), &"q".into(), &cpu(8));
-        first.jobs.engine.set_now(1100);
+        first.jobs.engine.set_now(EpochSeconds::new(1100));
         let write = settings.with_mean_used(&first.jobs.engine).to_write("ns");
         let Body::Apply { object, .. } = &write.body else { panic!("it is applied") };
         let read = Settings::read_config_map(object).unwrap();

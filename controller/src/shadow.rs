@@ -269,8 +269,8 @@ mod tests {
         let both = ShadowJob { admitted: Some(at(101)), placed: Some(at(130)), ..job("both") };
         totals.count_placed(&both);
         totals.count_placed(&ShadowJob { placed: Some(at(110)), ..job("held") });
-        let told = Totals { same: 1, would_wait: 1, waited: 30, would_have_waited: 1, ..Totals::default() };
-        assert_eq!(totals, told);
+        let reported = Totals { same: 1, would_wait: 1, waited: 30, would_have_waited: 1, ..Totals::default() };
+        assert_eq!(totals, reported);
     }
 
     #[test]

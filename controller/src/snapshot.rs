@@ -72,7 +72,7 @@ fn describe_snapshot_job(
     let limit = match began {
         Some(began) => {
             let run = binding.admission.as_ref().and_then(|record| record.run);
-            run.map(|run| run.ends_at().as_seconds().saturating_sub(began))
+            run.map(|run| run.ends_at().seconds_since(began))
         }
         None => objects.find_max_run_time(workload),
     };

@@ -4,6 +4,7 @@
 //! as a sample of the metrics does, and describes the first entries only. Names are of queues, bindings and clusters;
 //! nothing of what tenants wrote into their objects is told but what the API server said of a release that it refused.
 
+use caldera_core::time::EpochSeconds;
 use std::cmp::Reverse;
 
 use caldera_runtime::{clock::format_time, debug_state::list_first};
@@ -44,11 +45,11 @@ fn describe_queues(controller: &Controller) -> Value {
     let mut all: Vec<_> = count_jobs(controller).into_iter().collect();
     all.sort_by_key(|(_, (states, _))| Reverse(states[0]));
     list_first(all.into_iter(), |(queue, (states, reservations))| {
-        let mut told = json!({"name": queue.as_str(), "reservations": reservations});
+        let mut reported = json!({"name": queue.as_str(), "reservations": reservations});
         for (state, count) in STATES.into_iter().zip(states) {
-            told[state] = count.into();
+            reported[state] = count.into();
         }
-        told
+        reported
     })
 }
 
@@ -70,16 +71,16 @@ fn describe_refused_releases(controller: &Controller) -> Value {
 
 fn describe_reservations(controller: &Controller) -> Value {
     let engine = &controller.jobs.engine;
-    let holders = controller.objects.bindings.values().filter(|binding| engine.has_reservation(binding.id.as_str()));
-    let second = |at| Timestamp::from_second(at).ok().map(format_time);
-    list_first(holders, |binding| {
-        let mut told = json!({"binding": binding.key.to_string()});
+    let reserving = controller.objects.bindings.values().filter(|binding| engine.has_reservation(binding.id.as_str()));
+    let second = |at: EpochSeconds| at.to_timestamp().map(format_time);
+    list_first(reserving, |binding| {
+        let mut reported = json!({"binding": binding.key.to_string()});
         if let Some(kept) = engine.reservation_of(binding.id.as_str()) {
-            told["since"] = second(kept.since).into();
-            told["lacks"] = kept.short.map(|(bound, resource)| format!("{resource}: {bound}")).into();
-            told["clusters"] = kept.clusters.iter().map(ToString::to_string).collect::<Vec<_>>().into();
-            told["startsAtTheLatest"] = kept.start.ok().and_then(second).into();
+            reported["since"] = second(kept.since).into();
+            reported["lacks"] = kept.short.map(|(bound, resource)| format!("{resource}: {bound}")).into();
+            reported["clusters"] = kept.clusters.iter().map(ToString::to_string).collect::<Vec<_>>().into();
+            reported["startsAtTheLatest"] = kept.start.ok().and_then(second).into();
         }
-        told
+        reported
     })
 }

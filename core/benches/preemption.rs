@@ -17,6 +17,7 @@ use caldera_core::{
         },
     },
     resources::Resources,
+    time::EpochSeconds,
 };
 use divan::Bencher;
 
@@ -76,7 +77,7 @@ fn world() -> World {
             preemptable: None,
             ours: true,
             created: ((i * 37 % 5000) as i64).into(),
-            started: Some((i * 37 % 5000) as i64),
+            started: Some(EpochSeconds::new((i * 37 % 5000) as i64)),
             charge,
             elastic: None,
             evictions: EvictionHistory::default(),
@@ -96,7 +97,7 @@ fn world() -> World {
 #[divan::bench(args = [1, 32, 1000])]
 fn preemptor(bencher: Bencher<'_, '_>, victims: i64) {
     let World { queues, running, fleet, policy } = world();
-    let budget = EvictionBudget::start_full(policy.bounds.rate, 5000);
+    let budget = EvictionBudget::start_full(policy.bounds.rate, EpochSeconds::new(5000));
     let preemptor = Preemptor {
         id: "preemptor".into(),
         queue: "queue0".into(),
@@ -112,7 +113,7 @@ fn preemptor(bencher: Bencher<'_, '_>, victims: i64) {
         fleet: &fleet,
         policy: &policy,
         budget: &budget,
-        now: 5000,
+        now: EpochSeconds::new(5000),
     };
     let fits = |gone: &[&Victim]| gone.len() as i64 >= victims;
     bencher.bench(|| plan_evictions(&input, &preemptor, fits).unwrap().victims.len());
@@ -122,7 +123,7 @@ fn preemptor(bencher: Bencher<'_, '_>, victims: i64) {
 #[divan::bench]
 fn nobody(bencher: Bencher<'_, '_>) {
     let World { queues, running, fleet, policy } = world();
-    let budget = EvictionBudget::start_full(policy.bounds.rate, 5000);
+    let budget = EvictionBudget::start_full(policy.bounds.rate, EpochSeconds::new(5000));
     let preemptor = Preemptor {
         id: "preemptor".into(),
         queue: "queue1".into(),
@@ -138,7 +139,7 @@ fn nobody(bencher: Bencher<'_, '_>) {
         fleet: &fleet,
         policy: &policy,
         budget: &budget,
-        now: 5000,
+        now: EpochSeconds::new(5000),
     };
     bencher.bench(|| plan_evictions(&input, &preemptor, |_| false).unwrap_err());
 }

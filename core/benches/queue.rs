@@ -11,7 +11,7 @@ use caldera_core::{
     quantity::Quantity,
     queue::{Ask, Counted, Engine, Fit, FitClass, FleetResources, Job, JobId, OrderPolicy, QueueSpec, TaskAsk},
     resources::Resources,
-    time::SubmitTime,
+    time::{EpochSeconds, SubmitTime},
 };
 use divan::{Bencher, counter::ItemsCount};
 
@@ -181,7 +181,7 @@ fn fleet_freed_to_release_with_reservations(bencher: Bencher<'_, '_>, (queues, w
         let held = [("cpu", Quantity::from_units(1_000))].into_iter().collect();
         engine.charge_job(&JobId::from(format!("runs{i}")), &format!("queue{i}").into(), &held);
     }
-    engine.set_now(waiting as i64 + 3_600);
+    engine.set_now(EpochSeconds::new(waiting as i64 + 3_600));
     assert!(engine.release_next_by_fit(|_, _| Fit::Yes).is_none());
     let runs = JobId::from("runs0");
     let full: Resources = [("cpu", Quantity::from_units(1_000))].into_iter().collect();
@@ -242,7 +242,7 @@ fn fleet_freed_while_capacity_is_reserved_from_all(
         ask: Arc::clone(&ask),
     };
     engine.enqueue_job(gang());
-    engine.set_now(waiting as i64 + 3_600);
+    engine.set_now(EpochSeconds::new(waiting as i64 + 3_600));
     assert!(engine.release_next_by_fit(|_, _| Fit::Yes).is_none());
     bencher.bench_local(|| {
         engine.charge_job(&runs, &queue, &cpus(500 - freed));
@@ -265,7 +265,7 @@ fn etas_of_a_thousand_reservations(bencher: Bencher<'_, '_>, running: usize) {
     let mut end = 20_000;
     bencher.bench_local(|| {
         end += 1;
-        engine.set_expected_end(&runs, Some(end));
+        engine.set_expected_end(&runs, Some(EpochSeconds::new(end)));
         assert!((0..1_000).all(|i| engine.reservation_of(&format!("waits{i}")).is_some_and(|kept| kept.start.is_ok())));
     });
 }
@@ -277,7 +277,7 @@ fn backfill_beside_a_thousand_reservations(bencher: Bencher<'_, '_>, running: us
     let mut end = 20_000;
     bencher.bench_local(|| {
         end += 1;
-        engine.set_expected_end(&runs, Some(end));
+        engine.set_expected_end(&runs, Some(EpochSeconds::new(end)));
         assert!(engine.release_next_by_fit(|_, _| Fit::Yes).is_none());
     });
 }
@@ -294,7 +294,7 @@ fn estimates(running: usize) -> (Engine, String) {
     for i in 0..running {
         let (id, queue) = (JobId::from(format!("runs{i}")), format!("queue{}", i % 1_000).into());
         engine.charge_job(&id, &queue, &request(1));
-        engine.set_expected_end(id.as_str(), Some(10_000 + (i as i64 * 7_919) % 86_400));
+        engine.set_expected_end(id.as_str(), Some(EpochSeconds::new(10_000 + (i as i64 * 7_919) % 86_400)));
     }
     let ask = |cpu: i64, run_for| {
         let task = TaskAsk { name: "worker".into(), request: request(cpu), min: 1, most: 1, step: 1 };
@@ -316,7 +316,7 @@ fn estimates(running: usize) -> (Engine, String) {
         engine.enqueue_job(job(format!("waits{i}"), &big, 0));
         engine.enqueue_job(job(format!("long{i}"), &long, 1));
     }
-    engine.set_now(9_000);
+    engine.set_now(EpochSeconds::new(9_000));
     assert!(engine.release_next_by_fit(|_, _| Fit::Yes).is_none());
     (engine, "runs0".to_owned())
 }

@@ -11,6 +11,7 @@ use caldera_core::{
     quantity::Quantity,
     queue::{Ask, Counted, Engine, Fit, FitClass, FleetResources, Job, JobId, QueueSpec, TaskAsk},
     resources::Resources,
+    time::EpochSeconds,
 };
 use divan::{AllocProfiler, Bencher, counter::ItemsCount};
 
@@ -98,7 +99,7 @@ fn rebuild(list: List, bindings: &[Binding]) -> Engine {
             }
         }
     }
-    engine.set_now(list.bindings as i64 + 3_600);
+    engine.set_now(EpochSeconds::new(list.bindings as i64 + 3_600));
     assert!(engine.release_next_by_fit(|_, _| Fit::Yes).is_none());
     engine
 }

@@ -116,7 +116,7 @@ fn gang(tasks: Vec<Task>) -> Gang {
 }
 
 /// Clusters of eight node shapes each, with a few nodes of every shape.
-fn rooms(count: usize, shapes: i64) -> (Vec<ClusterName>, Vec<Capacity>) {
+fn capacities(count: usize, shapes: i64) -> (Vec<ClusterName>, Vec<Capacity>) {
     let shape = |cluster: usize, i: i64| {
         let cpu = 8 + 8 * ((i + i64::try_from(cluster).unwrap()) % 4);
         let gpu = if i % 2 == 0 { 8 - i } else { 0 };
@@ -185,8 +185,12 @@ fn racks(count: usize) -> (Vec<ClusterName>, Vec<Capacity>) {
     ((0..count).map(|i| format!("member-{i:04}").into()).collect(), (0..count).map(capacity).collect())
 }
 
-fn problem<'a>(gang: &'a Gang, rooms: &'a (Vec<ClusterName>, Vec<Capacity>), strategy: Strategy) -> SplitProblem<'a> {
-    let candidates = rooms.0.iter().zip(&rooms.1);
+fn problem<'a>(
+    gang: &'a Gang,
+    capacities: &'a (Vec<ClusterName>, Vec<Capacity>),
+    strategy: Strategy,
+) -> SplitProblem<'a> {
+    let candidates = capacities.0.iter().zip(&capacities.1);
     SplitProblem {
         gang,
         candidates: candidates
@@ -209,40 +213,41 @@ fn training(scale: u32) -> Gang {
 
 #[divan::bench(args = [3, 100, 1000])]
 fn split_gang_of_three_tasks(bencher: Bencher<'_, '_>, count: usize) {
-    let (gang, rooms) = (training(10), rooms(count, 8));
-    let problem = problem(&gang, &rooms, Strategy::Aggregated);
+    let (gang, capacities) = (training(10), capacities(count, 8));
+    let problem = problem(&gang, &capacities, Strategy::Aggregated);
     bencher.bench_local(|| split_gang(black_box(&problem)).is_ok());
 }
 
 /// The same, with parameter servers that want to be with their workers.
 #[divan::bench(args = [3, 100, 1000])]
 fn split_gang_of_affine_tasks(bencher: Bencher<'_, '_>, count: usize) {
-    let (mut gang, rooms) = (training(10), rooms(count, 8));
+    let (mut gang, capacities) = (training(10), capacities(count, 8));
     gang.task_topology.affine = vec![vec![0, 1]];
-    let problem = problem(&gang, &rooms, Strategy::Aggregated);
+    let problem = problem(&gang, &capacities, Strategy::Aggregated);
     bencher.bench_local(|| split_gang(black_box(&problem)).is_ok());
 }
 
 #[divan::bench(args = [3, 100, 1000])]
 fn split_gang_that_fits_one_cluster(bencher: Bencher<'_, '_>, count: usize) {
-    let (gang, rooms) = (training(1), rooms(count, 8));
-    let problem = problem(&gang, &rooms, Strategy::Aggregated);
+    let (gang, capacities) = (training(1), capacities(count, 8));
+    let problem = problem(&gang, &capacities, Strategy::Aggregated);
     bencher.bench_local(|| split_gang(black_box(&problem)).unwrap());
 }
 
 #[divan::bench(args = [3, 100, 1000])]
 fn split_gang_by_dynamic_weight(bencher: Bencher<'_, '_>, count: usize) {
-    let (gang, rooms) = (training(10), rooms(count, 8));
-    let problem = problem(&gang, &rooms, Strategy::DynamicWeight);
+    let (gang, capacities) = (training(10), capacities(count, 8));
+    let problem = problem(&gang, &capacities, Strategy::DynamicWeight);
     bencher.bench_local(|| split_gang(black_box(&problem)).is_ok());
 }
 
 /// Pods of three tasks in one cluster: there are GPUs enough in each, and places for each task alone; not for all.
 #[divan::bench(args = [3, 100, 1000])]
 fn split_gang_refused_by_fragments(bencher: Bencher<'_, '_>, count: usize) {
-    let (mut gang, rooms) = (gang(vec![task("a", 10, 1, 4), task("b", 9, 2, 4), task("c", 8, 1, 0)]), rooms(count, 8));
+    let (mut gang, capacities) =
+        (gang(vec![task("a", 10, 1, 4), task("b", 9, 2, 4), task("c", 8, 1, 0)]), capacities(count, 8));
     gang.one_cluster = Some("ranks".into());
-    let problem = problem(&gang, &rooms, Strategy::Aggregated);
+    let problem = problem(&gang, &capacities, Strategy::Aggregated);
     assert!(split_gang(&problem).is_err());
     bencher.bench_local(|| split_gang(black_box(&problem)).is_err());
 }
@@ -275,8 +280,8 @@ fn split_gang_by_topology<const CLUSTERS: usize>(bencher: Bencher<'_, '_>, asks:
         Asks::Cluster | Asks::Clusters => None,
     };
     let gang = gang(vec![task("ps", 2 * scale, 4, 0), task("worker", 8 * scale, 4, 2), task("eval", scale, 2, 0)]);
-    let (gang, rooms) = (Gang { topology, ..gang }, racks(CLUSTERS));
-    let problem = problem(&gang, &rooms, Strategy::Aggregated);
+    let (gang, capacities) = (Gang { topology, ..gang }, racks(CLUSTERS));
+    let problem = problem(&gang, &capacities, Strategy::Aggregated);
     println!(
         "{asks:?}: {:?}",
         split_gang(&problem).map(|plan| (plan.clusters.len(), plan.replicas())).map_err(|e| e.to_string())
@@ -287,7 +292,7 @@ fn split_gang_by_topology<const CLUSTERS: usize>(bencher: Bencher<'_, '_>, asks:
 /// Filters, selection and split together.
 #[divan::bench(args = [3, 100, 1000])]
 fn whole_decision(bencher: Bencher<'_, '_>, count: usize) {
-    let (gang, rooms, clusters) = (training(1), rooms(count, 8), clusters(count));
+    let (gang, capacities, clusters) = (training(1), capacities(count, 8), clusters(count));
     let binding = Binding {
         uid: "8a4d".into(),
         api_version: "batch.volcano.sh/v1alpha1".into(),
@@ -303,7 +308,7 @@ fn whole_decision(bencher: Bencher<'_, '_>, count: usize) {
         gang: &gang,
         whole: true,
         previous: None,
-        clusters: clusters.iter().zip(&rooms.1).collect(),
+        clusters: clusters.iter().zip(&capacities.1).collect(),
         linked: &[],
         run: None,
     };

@@ -30,10 +30,10 @@ fn main() {
     for cluster in 0..clusters {
         let name = format!("member-{cluster:03}");
         fleet.set_cluster(Cluster { name: name.clone(), ready: true, ..Cluster::default() }, Capacity::default());
-        let mut tell = |change| _ = fleet.apply_update(&name, Update::Change(change));
-        tell(Change::HyperNodes(hyper_nodes()));
-        tell(Change::Nodes((0..nodes).map(|n| node(cluster, n)).collect()));
-        tell(Change::Pods((0..nodes * pods).map(|p| pod(cluster, p, p % nodes)).collect()));
+        let mut report = |change| _ = fleet.apply_update(&name, Update::Change(change));
+        report(Change::HyperNodes(hyper_nodes()));
+        report(Change::Nodes((0..nodes).map(|n| node(cluster, n)).collect()));
+        report(Change::Pods((0..nodes * pods).map(|p| pod(cluster, p, p % nodes)).collect()));
     }
     fleet.refresh_capacities();
     let shapes: usize = fleet.clusters().map(|(_, capacity)| capacity.shapes.len()).sum();

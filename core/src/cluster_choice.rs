@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn a_choice_is_told_in_one_sentence() {
         assert_eq!(choice("m1,m2", "").to_string(), "its user lets it go only to m1, m2");
-        let told = choice("m1", "a,b,c,d,e").to_string();
-        assert_eq!(told, "its user lets it go only to m1; its user keeps it out of a, b, c, d and 1 more");
+        let reported = choice("m1", "a,b,c,d,e").to_string();
+        assert_eq!(reported, "its user lets it go only to m1; its user keeps it out of a, b, c, d and 1 more");
     }
 }

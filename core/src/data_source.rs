@@ -21,7 +21,7 @@ use std::{
 };
 
 pub use self::locality::{DataLocality, describe_lack, shorten_text};
-use crate::gang::WorkloadRef;
+use crate::{gang::WorkloadRef, time::EpochSeconds};
 
 /// Claims of one workload that are looked at. One with more waits.
 pub const MOST_CLAIMS: usize = 64;
@@ -44,8 +44,8 @@ pub struct DataIdentity {
 pub struct DataSource {
     /// The object's name.
     pub name: String,
-    /// Seconds since 1970.
-    pub created: i64,
+    /// When it was made.
+    pub created: EpochSeconds,
     /// Which data.
     pub data: Arc<DataIdentity>,
     /// The clusters that have it.
@@ -111,7 +111,7 @@ pub struct DataIndex {
     sources: BTreeMap<String, DataSource>,
     claims: BTreeMap<ClaimKey, DataClaim>,
     /// The oldest first.
-    sources_of: BTreeMap<Arc<DataIdentity>, BTreeSet<(i64, String)>>,
+    sources_of: BTreeMap<Arc<DataIdentity>, BTreeSet<(EpochSeconds, String)>>,
     claims_of: BTreeMap<Arc<DataIdentity>, BTreeSet<ClaimKey>>,
     claims_for: BTreeMap<Arc<WorkloadRef>, BTreeSet<ClaimKey>>,
     changed: DataChange,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::{
     gang::{Gang, QueueName, WorkloadRef},
     place,
-    time::SubmitTime,
+    time::{EpochSeconds, SubmitTime},
 };
 
 /// A job that waits or holds something.
@@ -22,8 +22,8 @@ pub struct LiveJob {
     pub priority: i32,
     /// When it came: jobs of one priority go in this order.
     pub created: SubmitTime,
-    /// When it began to run, in seconds since 1970, if it says so.
-    pub began: Option<i64>,
+    /// When it began to run, if it says so.
+    pub began: Option<EpochSeconds>,
     /// It is in clusters.
     pub placed: bool,
     /// Seconds that it runs, if it says so.
@@ -55,7 +55,7 @@ impl LiveJob {
 
     /// It runs, and longer than it said or may.
     #[must_use]
-    pub fn is_overdue(&self, now: i64) -> bool {
+    pub fn is_overdue(&self, now: EpochSeconds) -> bool {
         let end = self.began.zip(self.estimate()).map(|(began, run_for)| began.saturating_add(run_for));
         self.placed && end.is_some_and(|end| end <= now)
     }

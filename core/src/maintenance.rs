@@ -323,24 +323,24 @@ mod tests {
     }
 
     #[test]
-    fn the_first_window_in_the_way_is_told_with_its_times_and_the_runs() {
+    fn the_first_window_in_the_way_is_reported_with_its_times_and_the_runs() {
         let text = r#"[{"start":"2026-11-27T00:00:00Z","end":"2026-11-27T01:00:00Z"},
             {"start":"2026-11-26T09:00:00+01:00","end":"2026-11-26T12:00:00Z","reason":"new kernels","notice":"2h"}]"#;
         let all: Maintenance = text.parse().unwrap();
         let at = |text: &str, seconds| run(parse_time(text).unwrap().as_seconds(), seconds);
-        let told =
+        let reported =
             |run: ExpectedRun| all.list_conflicts(run, &[]).next().map(|window| window.describe_conflict("m1", run));
         let first = "cluster m1 is under maintenance from 2026-11-26T08:00:00Z to 2026-11-26T12:00:00Z (new kernels): ";
         let before = at("2026-11-26T07:00:00Z", Some(7_200));
-        assert_eq!(told(before), Some(format!("{first}it would run until 2026-11-26T09:00:00Z")));
+        assert_eq!(reported(before), Some(format!("{first}it would run until 2026-11-26T09:00:00Z")));
         let endless = at("2026-11-26T06:00:00Z", None);
-        assert_eq!(told(endless), Some(format!("{first}it does not say for how long it runs")));
+        assert_eq!(reported(endless), Some(format!("{first}it does not say for how long it runs")));
         let during = at("2026-11-26T10:00:00Z", Some(60));
-        assert_eq!(told(during), Some(format!("{first}nothing starts there until then")));
+        assert_eq!(reported(during), Some(format!("{first}nothing starts there until then")));
         let second = "cluster m1 is under maintenance from 2026-11-27T00:00:00Z to 2026-11-27T01:00:00Z: ";
         let between = at("2026-11-26T12:00:00Z", None);
-        assert_eq!(told(between), Some(format!("{second}it does not say for how long it runs")));
-        assert_eq!(told(at("2026-11-27T01:00:00Z", None)), None);
+        assert_eq!(reported(between), Some(format!("{second}it does not say for how long it runs")));
+        assert_eq!(reported(at("2026-11-27T01:00:00Z", None)), None);
         let end = |text: &str| all.next_end(parse_time(text).unwrap()).map(format_time);
         assert_eq!(end("2026-11-26T00:00:00Z").as_deref(), Some("2026-11-26T12:00:00Z"));
         assert_eq!(end("2026-11-26T12:00:00Z").as_deref(), Some("2026-11-27T01:00:00Z"));
@@ -387,23 +387,23 @@ mod tests {
         let meets = |queues: &[&str]| all.list_conflicts(during, &path(queues)).next().is_some();
         assert!(!meets(&["ops"]) && !meets(&["kernels", "ops"]), "theirs, and those below");
         assert!(meets(&["ml"]) && meets(&[]));
-        let told = "cluster m1 is under maintenance from 2026-11-26T08:00:00Z to 2026-11-26T12:00:00Z for all but jobs \
+        let reported = "cluster m1 is under maintenance from 2026-11-26T08:00:00Z to 2026-11-26T12:00:00Z for all but jobs \
                     of queue ops, all: nothing else starts there until then";
         let window = all.list_conflicts(during, &[]).next().unwrap();
-        assert_eq!(window.describe_conflict("m1", during), told);
+        assert_eq!(window.describe_conflict("m1", during), reported);
         assert_eq!(window.nodes(), None);
     }
 
     #[test]
-    fn a_window_of_node_groups_is_told_with_them() {
+    fn a_window_of_node_groups_is_reported_with_them() {
         let text = r#"[{"start":"2026-11-26T08:00:00Z","end":"2026-11-26T12:00:00Z","reason":"fans",
             "nodeGroups":["a100","h100"]}]"#;
         let all: Maintenance = text.parse().unwrap();
         let during = run(parse_time("2026-11-26T09:00:00Z").unwrap().as_seconds(), None);
         let window = all.list_conflicts(during, &[]).next().unwrap();
-        let told = "in cluster m1 maintenance is from 2026-11-26T08:00:00Z to 2026-11-26T12:00:00Z (fans) of the node \
+        let reported = "in cluster m1 maintenance is from 2026-11-26T08:00:00Z to 2026-11-26T12:00:00Z (fans) of the node \
                     groups a100, h100: nothing starts there until then";
-        assert_eq!(window.describe_conflict("m1", during), told);
+        assert_eq!(window.describe_conflict("m1", during), reported);
         let nodes = window.nodes().unwrap();
         assert!(nodes.matches(Some("a100")) && !nodes.matches(Some("t4")) && !nodes.matches(None));
     }

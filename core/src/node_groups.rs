@@ -272,16 +272,19 @@ mod tests {
 
     #[test]
     fn the_nodes_of_a_queue_are_told_in_a_sentence() {
-        let told = |affinity: Option<&NodeGroupAffinity>| restrict_nodes(affinity, true).describe(&"q".into());
+        let reported = |affinity: Option<&NodeGroupAffinity>| restrict_nodes(affinity, true).describe(&"q".into());
         assert_eq!(NodeRestriction::default().describe(&"q".into()), None);
-        assert_eq!(told(None).as_deref(), Some("queue q names no group of nodes and uses only nodes that are in none"));
+        assert_eq!(
+            reported(None).as_deref(),
+            Some("queue q names no group of nodes and uses only nodes that are in none")
+        );
         let some = affinity(&["b", "a"], &[], &[], &[]);
-        assert_eq!(told(Some(&some)).as_deref(), Some("queue q uses only nodes of the groups a, b"));
+        assert_eq!(reported(Some(&some)).as_deref(), Some("queue q uses only nodes of the groups a, b"));
         let many = affinity(&["a", "b", "c", "d", "e", "f", "g"], &[], &[], &[]);
         let want = "queue q uses only nodes of the groups a, b, c, d and 3 more";
-        assert_eq!(told(Some(&many)).as_deref(), Some(want));
+        assert_eq!(reported(Some(&many)).as_deref(), Some(want));
         let none = affinity(&[], &[], &["a"], &[]);
-        assert_eq!(told(Some(&none)).as_deref(), Some("queue q admits no group of nodes"));
+        assert_eq!(reported(Some(&none)).as_deref(), Some("queue q admits no group of nodes"));
     }
 
     #[test]

@@ -99,13 +99,16 @@ impl PastRuns {
     /// others.
     #[must_use]
     pub fn build_published(&self) -> Self {
-        let told = |values: &VecDeque<u64>| {
+        let reported = |values: &VecDeque<u64>| {
             let mut values: Vec<u64> = values.iter().copied().filter(|_| values.len() >= FEWEST).collect();
             values.sort_unstable();
             VecDeque::from(values)
         };
-        let publish =
-            |runs: &QueueRuns| QueueRuns { millionths: told(&runs.millionths), unsaid: told(&runs.unsaid), newest: 0 };
+        let publish = |runs: &QueueRuns| QueueRuns {
+            millionths: reported(&runs.millionths),
+            unsaid: reported(&runs.unsaid),
+            newest: 0,
+        };
         let queues = self.queues.iter().map(|(queue, runs)| (queue.clone(), publish(runs)));
         let queues = queues.filter(|(_, runs)| !runs.millionths.is_empty() || !runs.unsaid.is_empty());
         Self { queues: queues.collect(), recorded: 0 }

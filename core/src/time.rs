@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Whole seconds since the Unix epoch. In JSON it is the number.
@@ -30,6 +31,12 @@ impl EpochSeconds {
     #[must_use]
     pub const fn as_seconds(self) -> i64 {
         self.0
+    }
+
+    /// Its beginning; `None` where `jiff` has no such time.
+    #[must_use]
+    pub fn to_timestamp(self) -> Option<Timestamp> {
+        Timestamp::from_second(self.0).ok()
     }
 
     /// So many seconds later; the last or the first time there is where the sum is beyond it.
@@ -66,6 +73,13 @@ impl From<i64> for EpochSeconds {
     }
 }
 
+/// The second that a moment is in.
+impl From<Timestamp> for EpochSeconds {
+    fn from(moment: Timestamp) -> Self {
+        Self(moment.as_second())
+    }
+}
+
 impl fmt::Display for EpochSeconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -76,37 +90,37 @@ impl fmt::Display for EpochSeconds {
 /// its submission. A job of which no such moment is known came at the beginning of its second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubmitTime {
-    second: i64,
+    second: EpochSeconds,
     /// Microseconds since the epoch.
     stamp: i64,
 }
 
 impl SubmitTime {
     /// Before every other time.
-    pub const MIN: Self = Self { second: i64::MIN, stamp: i64::MIN };
+    pub const MIN: Self = Self { second: EpochSeconds::MIN, stamp: i64::MIN };
 
-    /// In a second since the epoch, submitted so many microseconds after the epoch: that may be long before.
+    /// In a second, submitted so many microseconds after the epoch: that may be long before.
     #[must_use]
-    pub const fn new(second: i64, stamp: i64) -> Self {
+    pub const fn new(second: EpochSeconds, stamp: i64) -> Self {
         Self { second, stamp }
-    }
-
-    /// The second, since the epoch.
-    #[must_use]
-    pub const fn as_second(self) -> i64 {
-        self.second
     }
 
     /// The beginning of that second.
     #[must_use]
     pub const fn as_time(self) -> EpochSeconds {
-        EpochSeconds(self.second)
+        self.second
+    }
+}
+
+impl From<EpochSeconds> for SubmitTime {
+    fn from(second: EpochSeconds) -> Self {
+        Self { second, stamp: second.0.saturating_mul(1_000_000) }
     }
 }
 
 impl From<i64> for SubmitTime {
     fn from(second: i64) -> Self {
-        Self { second, stamp: second.saturating_mul(1_000_000) }
+        EpochSeconds(second).into()
     }
 }
 

@@ -262,8 +262,8 @@ mod tests {
                 claims.iter().zip(&names).map(|((v, c), n)| (*v, *c, n.as_str())).collect();
             let seats = divide_seats_capped(house, &candidates, Tie::Ascending);
             prop_assert!(seats.iter().zip(&claims).all(|(seats, (_, cap))| seats <= cap));
-            let room: u64 = claims.iter().filter(|(votes, _)| *votes > 0).map(|(_, cap)| cap).sum();
-            prop_assert_eq!(seats.iter().sum::<u64>(), house.min(room));
+            let capacity: u64 = claims.iter().filter(|(votes, _)| *votes > 0).map(|(_, cap)| cap).sum();
+            prop_assert_eq!(seats.iter().sum::<u64>(), house.min(capacity));
         }
     }
 }

@@ -11,6 +11,7 @@ use caldera_core::{
     quantity::Quantity,
     queue::{Ask, Counted, Engine, Fit, FitClass, FleetResources, Job, QueueSpec, QueueState, TaskAsk},
     resources::{Limits, ResourceName, Resources},
+    time::EpochSeconds,
 };
 
 struct Row {
@@ -440,7 +441,14 @@ fn a_deadline_orders_as_in_volcano_s_table() {
                 card: None,
             });
             let id = format!("job{}", i + 1).into();
-            engine.enqueue_job(Job { id, queue: "q".into(), priority: 0, created: (i as i64).into(), deadline, ask });
+            engine.enqueue_job(Job {
+                id,
+                queue: "q".into(),
+                priority: 0,
+                created: (i as i64).into(),
+                deadline: deadline.map(EpochSeconds::new),
+                ask,
+            });
         }
         assert_eq!(engine.release_next_by_fit(|_, _| Fit::Yes).unwrap().id.as_str(), first, "{deadlines:?}");
     }

@@ -140,11 +140,11 @@ fn list_resizes(old: &Value, new: &Value) -> Vec<String> {
 
 fn describe_queue_change(old: &Value, new: &Value) -> Vec<String> {
     let mut done = list_changed_members("", Some(&old["spec"]), &new["spec"]);
-    let is_told = |name: &str| {
+    let is_reported = |name: &str| {
         (name.starts_with(PREFIX) || name == CARD_QUOTA)
             && ![QUEUE_STATUS, ACTED_BY, ACTION, PAUSED, FORCE_DELETE].contains(&name)
     };
-    done.extend(list_changed_annotations(old, new, is_told));
+    done.extend(list_changed_annotations(old, new, is_reported));
     let paused = |queue: &Value| annotation_of(queue, PAUSED).map(|why| shorten(why, MOST_OF_VALUE));
     if name_of(new) == DEFAULT_QUEUE && paused(old) != paused(new) {
         done.push(
@@ -183,13 +183,13 @@ fn describe_cluster_change(old: &Value, new: &Value) -> Vec<String> {
 }
 
 /// Which annotations of these are other ones.
-fn list_changed_annotations(old: &Value, new: &Value, is_told: impl Fn(&str) -> bool) -> Vec<String> {
-    let told = |object: &Value| -> Value {
+fn list_changed_annotations(old: &Value, new: &Value, is_reported: impl Fn(&str) -> bool) -> Vec<String> {
+    let reported = |object: &Value| -> Value {
         let all = object["metadata"]["annotations"].as_object();
-        let all = all.into_iter().flatten().filter(|(name, _)| is_told(name));
+        let all = all.into_iter().flatten().filter(|(name, _)| is_reported(name));
         all.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>().into()
     };
-    list_changed_members("", Some(&told(old)), &told(new))
+    list_changed_members("", Some(&reported(old)), &reported(new))
 }
 
 /// Which members of an object are other ones, each with what it is now.

@@ -93,8 +93,8 @@ mod tests {
     /// It is in conditions and events of each job that waits.
     #[test]
     fn a_class_of_any_length_is_said_again_in_part() {
-        let told = says("batch", &"c".repeat(500_000)).unwrap();
-        assert!(told.len() < 300 && told.ends_with("ccc…: of batch alone"), "{told}");
+        let reported = says("batch", &"c".repeat(500_000)).unwrap();
+        assert!(reported.len() < 300 && reported.ends_with("ccc…: of batch alone"), "{reported}");
     }
 
     #[test]
@@ -104,9 +104,9 @@ mod tests {
             let classes = AllowedClasses::parse(wrong);
             assert!(classes.problem().is_some_and(|problem| problem.len() < 120), "{classes:?}");
             assert_eq!(says(wrong, ""), None);
-            let told =
+            let reported =
                 "queue top, above queue q, takes no jobs of priority class batch: which it takes can not be read";
-            assert_eq!(says(wrong, "batch").as_deref(), Some(told));
+            assert_eq!(says(wrong, "batch").as_deref(), Some(reported));
         }
         let of_queue = |annotations: &Value| {
             AllowedClasses::of_queue(&serde_json::json!({"metadata": {"annotations": annotations}}))

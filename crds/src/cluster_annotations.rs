@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_that_counts_for_nothing_is_told_with_its_fault_and_an_example() {
+    fn an_annotation_that_counts_for_nothing_is_reported_with_its_fault_and_an_example() {
         for (name, text, why) in [
             (MAINTENANCE, "soon", "it is no JSON list of windows"),
             (MAINTENANCE, r#"[{"start": "soon", "end": "2026-11-26T12:00:00Z"}]"#, "\"soon\" is no time"),
@@ -113,9 +113,9 @@ mod tests {
             (ESTIMATOR, "host:0", "is no host with a port"),
         ] {
             let fault = find_annotation_fault(name, text).unwrap_or_default();
-            let told =
+            let reported =
                 fault.starts_with(&format!("metadata.annotations[{name}]: ")) && fault.contains("; for example: ");
-            assert!(told && fault.contains(why), "{name}={text}: {fault}");
+            assert!(reported && fault.contains(why), "{name}={text}: {fault}");
         }
         let all = [(FENCED_AT, "now"), (MAINTENANCE, "[]")].map(|(name, text)| (name.to_owned(), text.to_owned()));
         assert_eq!(list_annotation_faults(Some(&BTreeMap::from(all))).len(), 1);

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_its_field() {
+    fn what_is_wrong_is_reported_by_its_field() {
         assert_eq!(list_refusals(&cron_job()), Vec::<String>::new());
         for (pointer, field, value) in [
             ("/metadata", "name", json!("n".repeat(53))),
@@ -222,13 +222,16 @@ mod tests {
         ] {
             let mut wrong = cron_job();
             wrong.pointer_mut(pointer).unwrap()[field] = value;
-            let told = list_refusals(&wrong);
-            assert!(told.len() == 1 && told[0].starts_with(&format!("{}.{field}", &pointer[1..])), "{told:?}");
+            let reported = list_refusals(&wrong);
+            assert!(
+                reported.len() == 1 && reported[0].starts_with(&format!("{}.{field}", &pointer[1..])),
+                "{reported:?}"
+            );
         }
         let mut wrong = cron_job();
         wrong["spec"]["jobTemplate"]["spec"]["minAvailable"] = 5.into();
-        let told = list_refusals(&wrong);
-        assert!(told[0].starts_with("spec.jobTemplate.spec.minAvailable"), "{told:?}");
+        let reported = list_refusals(&wrong);
+        assert!(reported[0].starts_with("spec.jobTemplate.spec.minAvailable"), "{reported:?}");
         for garbage in [json!(null), json!({"spec": 1}), json!({"spec": {"jobTemplate": []}})] {
             assert!(!list_refusals(&garbage).is_empty());
         }

@@ -35,7 +35,7 @@ pub fn read_source(object: &datadependency::DataSource) -> DataSource {
     };
     DataSource {
         name: metadata.name.clone().unwrap_or_default(),
-        created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
+        created: metadata.creation_timestamp.as_ref().map(|time| time.0.into()).unwrap_or_default(),
         data: Arc::new(data),
         clusters: Arc::new(spec.locality.cluster_names.iter().cloned().collect()),
         deleting: metadata.deletion_timestamp.is_some(),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_of_ours_that_means_nothing_on_a_claim_is_told() {
+    fn an_annotation_of_ours_that_means_nothing_on_a_claim_is_reported() {
         let pod = || json!({"apiVersion": "v1", "kind": "Pod", "name": "j"});
         let faults = |annotations| claim(pod(), annotations).faults;
         for right in ["preferred", "required"] {
@@ -164,7 +164,7 @@ mod tests {
         };
         let claim = claim(json!({"apiVersion": "v1", "kind": "Pod", "name": "j"}), Value::Null);
         let source = with(Value::Null);
-        assert_eq!((&claim.data, source.created, source.clusters.len()), (&source.data, 60, 2));
+        assert_eq!((&claim.data, source.created.as_seconds(), source.clusters.len()), (&source.data, 60, 2));
         assert_eq!(with(json!({})), source);
         assert_ne!(with(json!({"a": "b"})).data, source.data);
     }

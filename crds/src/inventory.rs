@@ -98,7 +98,7 @@ const OLDEST_MEASUREMENT: i64 = 300;
 #[must_use]
 pub fn read_node_use(object: &Value, now: EpochSeconds) -> Option<NodeUse> {
     let measured: Timestamp = object["timestamp"].as_str()?.parse().ok()?;
-    if now.seconds_since(EpochSeconds::new(measured.as_second())) > OLDEST_MEASUREMENT {
+    if now.seconds_since(EpochSeconds::from(measured)) > OLDEST_MEASUREMENT {
         return None;
     }
     let amount = |name: &str| object["usage"][name].as_str()?.parse::<Quantity>().ok();

@@ -115,21 +115,24 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_is_told_with_its_field() {
+    fn each_fault_is_reported_with_its_field() {
         assert_eq!(problems(affinity(&["a"], &["b"])), []);
         assert_eq!(problems(json!(null)), []);
         assert_eq!(problems(json!({"nodeGroupAffinity": {}})), [], "it says nothing, and is allowed");
-        let told =
+        let reported =
             |of: Value| problems(of).into_iter().map(|(field, why)| format!("{field}: {why}")).collect::<Vec<_>>();
-        let wrong = told(affinity(&["a b"], &[]));
+        let wrong = reported(affinity(&["a b"], &[]));
         let field = format!("spec.affinity.nodeGroupAffinity.{REQUIRED}");
         assert_eq!(wrong, [format!("{field}: \"a b\" is no value that a label can have: no node is in that group")]);
         let many: Vec<String> = (0..65).map(|number| format!("g{number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert_eq!(told(affinity(&many, &[])), [format!("{field}: 65 groups are more than 64")]);
+        assert_eq!(reported(affinity(&many, &[])), [format!("{field}: 65 groups are more than 64")]);
         for none in [affinity(&[], &["a"]), affinity(&["a"], &["a"])] {
-            let told = told(none);
-            assert!(told.len() == 1 && told[0].starts_with("spec.affinity: it names groups to avoid"), "{told:?}");
+            let reported = reported(none);
+            assert!(
+                reported.len() == 1 && reported[0].starts_with("spec.affinity: it names groups to avoid"),
+                "{reported:?}"
+            );
         }
     }
 }

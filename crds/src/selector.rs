@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubernetes_would_not_take_is_told() {
+    fn what_kubernetes_would_not_take_is_reported() {
         for (wrong, part) in [
             ("team=ml,", ""),
             (",", ""),

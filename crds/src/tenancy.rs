@@ -278,28 +278,28 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_waiting_jobs_is_a_whole_number_and_anything_else_is_told() {
+    fn a_limit_of_waiting_jobs_is_a_whole_number_and_anything_else_is_reported() {
         let queue = |all: &str| json!({"metadata": {"annotations": {MAX_WAITING_JOBS: all}}});
         assert_eq!(WaitingLimits::of_queue(&queue("3")), WaitingLimits { all: Some(3), ..WaitingLimits::default() });
         for wrong in ["-1", "many", "1.5", "", "99999999999"] {
             assert_eq!(WaitingLimits::of_queue(&queue(wrong)), WaitingLimits::default());
-            let told = list_unreadable_annotations(&queue(wrong));
-            assert_eq!(told, [(MAX_WAITING_JOBS, format!("{wrong:?} is no whole number of jobs"))]);
+            let reported = list_unreadable_annotations(&queue(wrong));
+            assert_eq!(reported, [(MAX_WAITING_JOBS, format!("{wrong:?} is no whole number of jobs"))]);
         }
     }
 
     #[test]
-    fn a_limit_of_running_jobs_that_is_no_number_lets_none_run_and_is_told() {
+    fn a_limit_of_running_jobs_that_is_no_number_lets_none_run_and_is_reported() {
         let limits = |text: &'static str| running_limits(move |name| (name == MAX_RUNNING_JOBS).then_some(text));
         assert_eq!(limits("3"), RunningLimits { all: Some(3), ..RunningLimits::default() });
         assert_eq!(limits("-1"), RunningLimits { all: Some(0), ..RunningLimits::default() });
         let queue = json!({"metadata": {"annotations": {MAX_RUNNING_JOBS_PER_NAMESPACE: "few"}}});
-        let told = (MAX_RUNNING_JOBS_PER_NAMESPACE, "\"few\" is no whole number of jobs".to_owned());
-        assert_eq!(list_unreadable_annotations(&queue), [told]);
+        let reported = (MAX_RUNNING_JOBS_PER_NAMESPACE, "\"few\" is no whole number of jobs".to_owned());
+        assert_eq!(list_unreadable_annotations(&queue), [reported]);
     }
 
     #[test]
-    fn a_wait_for_a_reservation_or_an_aging_that_can_not_be_read_is_told() {
+    fn a_wait_for_a_reservation_or_an_aging_that_can_not_be_read_is_reported() {
         let queue = json!({"metadata": {"annotations": {RESERVATION_AFTER: "soon"}}});
         let [(name, why)] = list_unreadable_annotations(&queue).try_into().unwrap();
         assert!(name == RESERVATION_AFTER && why.starts_with("\"soon\" is no wait: "), "{why}");
@@ -312,13 +312,13 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_by_card_model_that_can_not_be_read_is_told() {
+    fn a_quota_by_card_model_that_can_not_be_read_is_reported() {
         assert_eq!(CARD_QUOTA, caldera_core::card_quota::CARD_QUOTA);
         assert_eq!(crate::names::volcano::CARD_NAME, caldera_core::card_choice::CARD_NAME);
-        let told =
+        let reported =
             |quota: &str| list_unreadable_annotations(&json!({"metadata": {"annotations": {CARD_QUOTA: quota}}}));
-        assert_eq!(told(r#"{"NVIDIA-A100": 8}"#), []);
-        let text = told(r#"{"NVIDIA-A100": "8"}"#);
+        assert_eq!(reported(r#"{"NVIDIA-A100": 8}"#), []);
+        let text = reported(r#"{"NVIDIA-A100": "8"}"#);
         assert_eq!(text, [(CARD_QUOTA, r#""8" of "NVIDIA-A100" is no whole number of cards"#.to_owned())]);
     }
 

@@ -272,8 +272,8 @@ fn group_min_member<'a>(root: &Field<'a>) -> Result<Option<(Field<'a>, u32)>, Ga
 pub fn sla_waiting_time(object: &Value) -> Option<i64> {
     let root = Field::unnamed(object);
     let places = [find_pod_template(&root), Some(root)];
-    let told = places.iter().flatten().find_map(|at| at.at(&["metadata", "annotations", SLA_WAITING_TIME]))?;
-    duration::parse_whole_seconds(told.value.as_str()?)
+    let reported = places.iter().flatten().find_map(|at| at.at(&["metadata", "annotations", SLA_WAITING_TIME]))?;
+    duration::parse_whole_seconds(reported.value.as_str()?)
 }
 
 /// The estimated running time of a workload, in seconds: our annotation, else Volcano's `spec.runningEstimate` (a
@@ -317,8 +317,8 @@ fn list_pod_templates<'a>(root: &Field<'a>) -> Vec<Field<'a>> {
 }
 
 fn says_preemptable(place: &Field<'_>) -> Option<bool> {
-    let told = ["annotations", "labels"].into_iter().find_map(|at| place.at(&["metadata", at, PREEMPTABLE]))?;
-    Some(told.value.as_str().is_some_and(annotations::is_true))
+    let reported = ["annotations", "labels"].into_iter().find_map(|at| place.at(&["metadata", at, PREEMPTABLE]))?;
+    Some(reported.value.as_str().is_some_and(annotations::is_true))
 }
 
 /// The template of a workload's pods, where there is one; a Pod is its own.

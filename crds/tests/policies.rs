@@ -233,13 +233,13 @@ fn a_work_that_carries_a_workload_is_karmadas_alone() {
 
 /// Told before any policy is built in this process, as `caldera upgrade` prints them.
 static DECLARED: LazyLock<()> = LazyLock::new(|| {
-    let told: KindDeclarationSpec = serde_json::from_value(json!({
+    let reported: KindDeclarationSpec = serde_json::from_value(json!({
         "group": "training.example.com", "version": "v1", "kind": "TrainRun", "plural": "trainruns",
         "podSets": [{"path": "spec.workers", "form": "List", "nameField": "name", "template": "template"}],
         "queue": "spec.queue", "status": {"runningPods": "status.ready"}, "pods": {"jobLabel": "training.example.com/job"},
     }))
     .unwrap();
-    declare_kind(&told).unwrap();
+    declare_kind(&reported).unwrap();
 });
 
 /// Bindings, Works and statuses, each in two versions of the kind.
@@ -345,9 +345,9 @@ fn a_queue_that_is_named_anywhere_is_asked_about() {
                 "spec": {"template": {"metadata": empty}},
             });
             web.pointer_mut(place).unwrap()[key] = "ml".into();
-            let told = named(1, "names", None, &web);
-            assert_eq!(!told.is_empty(), names_queue(&web), "{place} {key}");
-            assert!(told.is_empty() || told == [queue_of(&web).as_str()], "{place} {key}");
+            let reported = named(1, "names", None, &web);
+            assert_eq!(!reported.is_empty(), names_queue(&web), "{place} {key}");
+            assert!(reported.is_empty() || reported == [queue_of(&web).as_str()], "{place} {key}");
         }
     }
     assert!(

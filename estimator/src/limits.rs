@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_that_differ_are_told() {
+    fn too_many_that_differ_are_reported() {
         let gang = build_all_or_nothing_gang((0..300).map(|at| task(at, 1, 1 + at as i64)).collect());
         assert_eq!(merge_tasks(gang).unwrap_err().to_string(), "300 different components are above 256");
         let mut wordy = task(0, 1, 1);

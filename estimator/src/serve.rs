@@ -392,7 +392,7 @@ fn convert_body_error(error: &BodyError) -> Status {
     match error {
         BodyError::TooLarge(_) => Status::resource_exhausted(text),
         BodyError::TooSlow(_) => Status::deadline_exceeded(text),
-        BodyError::NoRoom => Status::unavailable(text),
+        BodyError::NoMemory => Status::unavailable(text),
         BodyError::Broken(_) => Status::internal(text),
     }
 }

@@ -379,7 +379,7 @@ fn a_triggered_reschedule_starts_afresh_with_its_own_room() {
 }
 
 #[test]
-fn a_workload_that_makes_no_sense_is_told_and_stops_nobody() {
+fn a_workload_that_makes_no_sense_is_reported_and_stops_nobody() {
     let mut garbage = job(2, 2);
     garbage["spec"]["tasks"][0]["replicas"] = json!("many");
     let mut world = index(&[9], &[garbage, binding(2)]);

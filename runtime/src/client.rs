@@ -307,16 +307,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_kubeconfig_that_can_not_be_used_is_told_without_what_is_in_it() {
+    async fn a_kubeconfig_that_can_not_be_used_is_reported_without_what_is_in_it() {
         let dir = std::env::temp_dir().join(format!("caldera-kubeconfig-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let path = dir.join("config");
-        let told = async || {
+        let reported = async || {
             let error = load_config(Some(&path)).await.unwrap_err();
             assert!(std::error::Error::source(&error).is_none(), "a cause would be printed after it");
             error.to_string()
         };
-        assert!(told().await.contains("there is no file"), "{}", told().await);
+        assert!(reported().await.contains("there is no file"), "{}", reported().await);
         let secret = "hunter2-very-secret";
         for broken in [
             format!("users:\n- name: u\n  user: {{token: {secret}}}\n  : [\n"),
@@ -326,8 +326,8 @@ mod tests {
             format!("contexts: [{{name: a, context: {{cluster: {secret}, user: u}}}}]\ncurrent-context: a\n"),
         ] {
             std::fs::write(&path, &broken).unwrap();
-            let told = told().await;
-            assert!(!told.contains(secret), "{told}");
+            let reported = reported().await;
+            assert!(!reported.contains(secret), "{reported}");
         }
         std::fs::remove_dir_all(&dir).unwrap();
     }
@@ -384,13 +384,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wrong_kubeconfig_is_told_with_its_path() {
+    async fn a_wrong_kubeconfig_is_reported_with_its_path() {
         let error = load_config(Some(Path::new("no/such/file"))).await.unwrap_err().to_string();
         assert!(error.contains("no/such/file"), "{error}");
     }
 
     #[test]
-    fn an_address_that_is_no_url_is_told() {
+    fn an_address_that_is_no_url_is_reported() {
         let error = build_token_config("not a url", "t", None, false).unwrap_err().to_string();
         assert!(error.contains("not a url"), "{error}");
     }

@@ -349,8 +349,8 @@ mod tests {
             (Some("Bearer good-tenant"), 403),
             (Some("Bearer away"), 503),
         ] {
-            let (told, text) = served.ask(authorization).await;
-            assert_eq!(told, status, "{authorization:?}: {text}");
+            let (reported, text) = served.ask(authorization).await;
+            assert_eq!(reported, status, "{authorization:?}: {text}");
             assert!(!text.contains("secret"), "{text}");
         }
         // What is no token is nobody's question.

@@ -400,7 +400,7 @@ mod tests {
     #[tokio::test]
     async fn a_lease_tells_when_its_holders_credentials_end_and_not_what_another_said() {
         crate::tls::install_provider();
-        let told = |candidate: &LeaseCandidate, record: Option<&LeaseRecord>| {
+        let reported = |candidate: &LeaseCandidate, record: Option<&LeaseRecord>| {
             let (Body::Create(body) | Body::MergePatch(body)) =
                 build_action_write(LeaseAction::Take, candidate, record, "now").body
             else {
@@ -408,8 +408,8 @@ mod tests {
             };
             body["metadata"]["annotations"].get(CREDENTIALS_LIFETIME).cloned()
         };
-        assert_eq!(told(&candidate(), None), None);
-        assert_eq!(told(&candidate(), Some(&record("b"))), Some(Value::Null), "it is taken away");
+        assert_eq!(reported(&candidate(), None), None);
+        assert_eq!(reported(&candidate(), Some(&record("b"))), Some(Value::Null), "it is taken away");
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kubeconfig");
         // {"exp":1700000000,"iat":1600000000}
@@ -424,7 +424,7 @@ mod tests {
         let _client = from_config(config, "a", &counts).unwrap();
         let candidate = LeaseCandidate { credentials: counts.credentials().of_component("a"), ..candidate() };
         for record in [None, Some(&record("b"))] {
-            assert_eq!(told(&candidate, record), Some("2020-09-13T12:26:40Z/2023-11-14T22:13:20Z".into()));
+            assert_eq!(reported(&candidate, record), Some("2020-09-13T12:26:40Z/2023-11-14T22:13:20Z".into()));
         }
     }
 
@@ -453,10 +453,10 @@ mod tests {
                 let status = if lease.is_null() { 404 } else { 200 };
                 let absent = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
                     "reason": "NotFound", "message": ""});
-                let told = if lease.is_null() { absent } else { lease.clone() };
+                let reported = if lease.is_null() { absent } else { lease.clone() };
                 let answer = http::Response::builder().status(status);
                 Ok::<_, std::convert::Infallible>(
-                    answer.body(kube::client::Body::from(told.to_string().into_bytes())).unwrap(),
+                    answer.body(kube::client::Body::from(reported.to_string().into_bytes())).unwrap(),
                 )
             }
         });

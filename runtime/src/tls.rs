@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_pem_is_told() {
+    fn garbage_pem_is_reported() {
         let identity = Identity { cert_pem: "x".into(), key_pem: "y".into() };
         assert!(server_config(&identity).unwrap_err().to_string().contains("certificate"));
     }

@@ -17,6 +17,7 @@ use caldera_core::{
     quantity::Quantity,
     queue::QueueSpec,
     resources::Resources,
+    time::EpochSeconds,
 };
 use caldera_simulate::{
     expected_start::{StartTime, expect_starts},
@@ -71,7 +72,7 @@ fn full_fleet(waiting: usize) -> State {
         jobs.push(job(&format!("waits-{i}"), pods, &mut random));
     }
     let queues = (0..10).map(|i| QueueSpec::unlimited(format!("queue-{i}").as_str())).collect();
-    State { now: NOW, members, queues, jobs, ..State::default() }
+    State { now: EpochSeconds::new(NOW), members, queues, jobs, ..State::default() }
 }
 
 fn one_pod() -> Resources {
@@ -89,7 +90,7 @@ fn job(name: &str, pods: u32, random: &mut Random) -> LiveJob {
         queue: format!("queue-{}", random.below(10)).as_str().into(),
         priority: 0,
         created: (NOW - age).into(),
-        began: Some(NOW - age),
+        began: Some(EpochSeconds::new(NOW - age)),
         placed: false,
         run_for: (random.below(2) == 0).then_some(run_for),
         limit: None,

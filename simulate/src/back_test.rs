@@ -12,7 +12,7 @@ use crate::{
     live::{RunTime, StatedRun, expect_run},
     policy::PolicyName,
     run::{Options, observed, simulate_while},
-    site::{Site, Stand},
+    site::{JobState, Site},
     time::Millis,
     world::{Job, World},
 };
@@ -53,8 +53,8 @@ pub fn back_test(world: &World, every: usize, assume: Millis) -> BackTest {
             if job % every.max(1) != 0 {
                 continue;
             }
-            match site.stand(job) {
-                Stand::Waiting => asked.push((job, expect_start(site, job, &past, assume), mean_wait(site, job))),
+            match site.state(job) {
+                JobState::Waiting => asked.push((job, expect_start(site, job, &past, assume), mean_wait(site, job))),
                 _ => tested.at_once += 1,
             }
         }
@@ -96,13 +96,13 @@ fn known_world(site: &Site<'_>, past: &PastRuns, assume: Millis) -> Result<World
     let (world, now) = (site.world(), site.now());
     let known = |index: usize| {
         let job = site.job(index);
-        let (running, ran) = match site.stand(index) {
-            Stand::Future | Stand::Done => return None,
-            Stand::Waiting | Stand::Sent { .. } => (None, None),
-            Stand::Running { holds, since, .. } => (Some(holds.clone()), Some(now.since(*since))),
+        let (running, ran) = match site.state(index) {
+            JobState::Future | JobState::Done => return None,
+            JobState::Waiting | JobState::Sent { .. } => (None, None),
+            JobState::Running { holds, since, .. } => (Some(holds.clone()), Some(now.since(*since))),
         };
-        let told = StatedRun { said: job.estimate, limit: None, ran };
-        let RunTime { run, estimate, .. } = expect_run(past, &job.queue, told, assume);
+        let reported = StatedRun { said: job.estimate, limit: None, ran };
+        let RunTime { run, estimate, .. } = expect_run(past, &job.queue, reported, assume);
         Some(Job { run, estimate, running, ..job.clone() })
     };
     let jobs = (0..world.jobs.len()).filter_map(known).collect();

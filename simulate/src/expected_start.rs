@@ -100,8 +100,9 @@ pub fn expect_starts(
         looked_to = (!on).then(|| site.now());
         on
     });
-    let second =
-        |at: Millis| state.now.saturating_add(i64::try_from(at.since(world.start).seconds()).unwrap_or(i64::MAX));
+    let second = |at: Millis| {
+        state.now.as_seconds().saturating_add(i64::try_from(at.since(world.start).seconds()).unwrap_or(i64::MAX))
+    };
     let not_yet = looked_to.map_or(StartTime::Unknown, |at| StartTime::NotBefore(second(at)));
     let mut basis = StartBasis::default();
     let mut expected = Vec::with_capacity(waiting);

@@ -34,8 +34,8 @@ use crate::{
 /// A fleet at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct State {
-    /// That moment, in seconds since 1970.
-    pub now: i64,
+    /// That moment.
+    pub now: EpochSeconds,
     /// Members with their nodes and pods.
     pub members: Vec<Member>,
     /// Queues.
@@ -78,8 +78,8 @@ pub fn world(state: &State, assume: Millis) -> Result<(World, Vec<String>), Worl
 
 /// The same, with what the run of each job was taken from, by its name.
 pub(crate) fn build_world(state: &State, assume: Millis) -> Result<(World, RunSources, Vec<String>), WorldError> {
-    let origin = state.jobs.iter().map(|job| job.created.as_second()).min().unwrap_or(state.now).min(state.now);
-    let since = |time: i64| Millis::from_secs(u64::try_from(time.saturating_sub(origin)).unwrap_or(0));
+    let origin = state.jobs.iter().map(|job| job.created.as_time()).min().unwrap_or(state.now).min(state.now);
+    let since = |time: EpochSeconds| Millis::from_secs(u64::try_from(time.seconds_since(origin)).unwrap_or(0));
     let mut members: Vec<Member> = state.members.clone();
     members.sort_by(|a, b| a.cluster.name.cmp(&b.cluster.name));
     let (mut holds, foreign) = held(&mut members, &state.jobs);
@@ -93,10 +93,10 @@ pub(crate) fn build_world(state: &State, assume: Millis) -> Result<(World, RunSo
     let jobs = in_queue.into_iter().map(|(i, job)| {
         let span = |seconds: i64| Millis::from_secs(u64::try_from(seconds).unwrap_or(0));
         let running = holds.remove(&i);
-        let ran = |began: i64| since(state.now).since(since(began));
+        let ran = |began: EpochSeconds| since(state.now).since(since(began));
         let ran = running.as_ref().map(|_| job.began.map_or(Millis::ZERO, ran));
-        let told = StatedRun { said: job.run_for.map(span), limit: job.limit.map(span), ran };
-        let RunTime { run, estimate, source } = expect_run(&state.past, &job.queue, told, assume);
+        let reported = StatedRun { said: job.run_for.map(span), limit: job.limit.map(span), ran };
+        let RunTime { run, estimate, source } = expect_run(&state.past, &job.queue, reported, assume);
         sources.insert(Arc::clone(&job.name), source);
         // Where it is now is no matter of placement any more.
         let binding = place::Binding { previous: Vec::new(), fresh: false, ..place::Binding::clone(&job.binding) };
@@ -125,19 +125,19 @@ pub(crate) fn build_world(state: &State, assume: Millis) -> Result<(World, RunSo
     });
     let world = World::new(clusters.collect(), state.queues.clone(), jobs, since(state.now))?;
     let terms = state.jobs.iter().map(|job| (Arc::clone(&job.name), read_terms(job))).collect();
-    let (links, rules, origin) = (state.links.clone(), state.rules.clone(), EpochSeconds::new(origin));
+    let (links, rules) = (state.links.clone(), state.rules.clone());
     Ok((World { origin, links, rules, terms, ..world }, sources, notes))
 }
 
 /// When each arrived. Those of one second go in their order: a millisecond each, as far as there are some.
 fn list_arrivals<'a>(
     jobs: impl Iterator<Item = &'a LiveJob>,
-    since: &impl Fn(i64) -> Millis,
+    since: &impl Fn(EpochSeconds) -> Millis,
 ) -> HashMap<&'a Arc<str>, Millis> {
     let mut in_order: Vec<&LiveJob> = jobs.collect();
     in_order.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
-    let of_second = in_order.chunk_by(|a, b| a.created.as_second() == b.created.as_second());
-    let arrive = |(job, at): (&&'a LiveJob, u64)| (&job.name, Millis(since(job.created.as_second()).0 + at));
+    let of_second = in_order.chunk_by(|a, b| a.created.as_time() == b.created.as_time());
+    let arrive = |(job, at): (&&'a LiveJob, u64)| (&job.name, Millis(since(job.created.as_time()).0 + at));
     of_second.flat_map(|jobs| jobs.iter().zip((0..=999).chain(std::iter::repeat(999))).map(arrive)).collect()
 }
 
@@ -214,7 +214,7 @@ mod tests {
             queue: "q".into(),
             priority: 0,
             created: created.into(),
-            began: placed.then_some(created + 10),
+            began: placed.then_some(EpochSeconds::new(created + 10)),
             placed,
             run_for,
             limit: None,
@@ -229,6 +229,7 @@ mod tests {
     }
 
     fn state(now: i64, member: Member, jobs: Vec<LiveJob>) -> State {
+        let now = EpochSeconds::new(now);
         State { now, members: vec![member], queues: vec![QueueSpec::unlimited("q")], jobs, ..State::default() }
     }
 
@@ -244,8 +245,10 @@ mod tests {
 
     #[test]
     fn jobs_of_one_second_arrive_in_the_order_of_submission() {
-        let jobs = [("a", 3), ("b", 1), ("c", 2)]
-            .map(|(name, stamp)| LiveJob { created: SubmitTime::new(900, stamp), ..job(name, 900, 1, false, None) });
+        let jobs = [("a", 3), ("b", 1), ("c", 2)].map(|(name, stamp)| LiveJob {
+            created: SubmitTime::new(EpochSeconds::new(900), stamp),
+            ..job(name, 900, 1, false, None)
+        });
         let member =
             Member { cluster: ready_cluster("m"), nodes: vec![node("n".to_owned(), cpu(8))], ..Member::default() };
         let (world, _) = world(&state(1_000, member, jobs.into()), Millis::ZERO).unwrap();

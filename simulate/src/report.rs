@@ -217,14 +217,14 @@ impl Report {
     #[must_use]
     pub fn new(policy: &str, world: &World, outcome: &Outcome, starved_after: u32) -> Self {
         let arrived = |job: &JobRecord| job.arrival <= outcome.end;
-        let told: Vec<usize> = (0..world.jobs.len())
+        let reported: Vec<usize> = (0..world.jobs.len())
             .filter(|i| {
                 arrived(&outcome.jobs[*i]) && !outcome.jobs[*i].resumed && outcome.never.binary_search(i).is_err()
             })
             .collect();
         let mut by_class: BTreeMap<Class, Vec<usize>> = BTreeMap::new();
         let mut by_queue: BTreeMap<QueueName, Vec<usize>> = BTreeMap::new();
-        for job in &told {
+        for job in &reported {
             by_class.entry(class_of(world, outcome, *job)).or_default().push(*job);
             by_queue.entry(world.jobs[*job].queue.clone()).or_default().push(*job);
         }
@@ -240,13 +240,13 @@ impl Report {
             capacity: outcome.capacity,
             jobs: world.jobs.len(),
             finished: outcome.jobs.iter().filter(|job| job.ended.is_some()).count(),
-            unstarted: told.iter().filter(|job| outcome.jobs[**job].started.is_none()).count(),
+            unstarted: reported.iter().filter(|job| outcome.jobs[**job].started.is_none()).count(),
             never_fit: outcome.never.len(),
-            starved: told.iter().filter(|job| is_starved(outcome, &outcome.jobs[**job], starved_after)).count(),
+            starved: reported.iter().filter(|job| is_starved(outcome, &outcome.jobs[**job], starved_after)).count(),
             waited_in_members: outcome.jobs.iter().filter(|job| waited_in_member(job)).count(),
             preemptions: outcome.jobs.iter().map(|job| u64::from(job.evictions)).sum(),
             makespan_seconds: last.since(first),
-            wait_seconds: waits(outcome, &told),
+            wait_seconds: waits(outcome, &reported),
             wait_seconds_by_class: by_class.into_iter().map(|(class, jobs)| (class, waits(outcome, &jobs))).collect(),
             wait_seconds_by_queue: by_queue.into_iter().map(|(queue, jobs)| (queue, waits(outcome, &jobs))).collect(),
             gar_median: Ratio::of(times.median.into(), outcome.capacity.into()),

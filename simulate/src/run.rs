@@ -11,7 +11,7 @@ use caldera_core::resources::ResourceName;
 use crate::{
     metrics::{JobRecord, Sample, Sums},
     policy::Policy,
-    site::{Site, Stand},
+    site::{JobState, Site},
     time::Millis,
     world::World,
 };
@@ -93,7 +93,7 @@ pub fn simulate_while(
         if !go_on(&site) {
             break;
         }
-        if options.until_started && next == world.jobs.len() && !site.stands.iter().any(is_expected) {
+        if options.until_started && next == world.jobs.len() && !site.states.iter().any(is_expected) {
             break;
         }
         let arrival = world.jobs.get(next).map(|job| job.arrival);
@@ -115,7 +115,7 @@ pub fn simulate_while(
         site.recorder.pass();
     }
     let end = site.recorder.last_change();
-    let waits = |job: &usize| matches!(site.stands[*job], Stand::Waiting);
+    let waits = |job: &usize| matches!(site.states[*job], JobState::Waiting);
     let waiting: Vec<usize> = (0..world.jobs.len()).filter(waits).collect();
     let never = waiting.into_iter().filter(|job| site.can_never_start(*job)).collect();
     let (fairness, capacity) = (site.recorder.fairness(), site.members.tally().capacity);
@@ -123,12 +123,12 @@ pub fn simulate_while(
     Outcome { jobs, never, samples, fairness, lost, end, resource, capacity }
 }
 
-const fn is_expected(stand: &Stand) -> bool {
-    matches!(stand, Stand::Waiting | Stand::Sent { .. })
+const fn is_expected(state: &JobState) -> bool {
+    matches!(state, JobState::Waiting | JobState::Sent { .. })
 }
 
 fn is_done(site: &Site<'_>) -> bool {
-    site.stands.iter().all(|stand| *stand == Stand::Done)
+    site.states.iter().all(|state| *state == JobState::Done)
 }
 
 /// Takes in what runs already.
@@ -144,7 +144,7 @@ fn resume(site: &mut Site<'_>, policy: &mut dyn Policy) {
 /// When the next job ends; ends of runs that were cut short are forgotten.
 fn next_end(site: &mut Site<'_>) -> Option<Millis> {
     while let Some(Reverse((at, job, run))) = site.ends.peek() {
-        if site.runs[*job] == *run && matches!(site.stands[*job], Stand::Running { .. }) {
+        if site.runs[*job] == *run && matches!(site.states[*job], JobState::Running { .. }) {
             return Some(*at);
         }
         site.ends.pop();

@@ -28,7 +28,7 @@ use crate::{
 
 /// Where a job stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stand {
+pub enum JobState {
     /// Not submitted yet.
     Future,
     /// In line.
@@ -64,7 +64,7 @@ pub struct Site<'w> {
     world: &'w World,
     now: Millis,
     pub(crate) members: Members,
-    pub(crate) stands: Vec<Stand>,
+    pub(crate) states: Vec<JobState>,
     /// Jobs that run.
     active: BTreeSet<usize>,
     /// Runs of each job so far: the end of an earlier one means nothing.
@@ -88,7 +88,7 @@ impl<'w> Site<'w> {
             world,
             now: world.start,
             members: Members::new(world, main),
-            stands: vec![Stand::Future; world.jobs.len()],
+            states: vec![JobState::Future; world.jobs.len()],
             active: BTreeSet::new(),
             runs: vec![0; world.jobs.len()],
             ends: BinaryHeap::new(),
@@ -120,13 +120,13 @@ impl<'w> Site<'w> {
 
     /// Where a job stands.
     #[must_use]
-    pub fn stand(&self, job: usize) -> &Stand {
-        &self.stands[job]
+    pub fn state(&self, job: usize) -> &JobState {
+        &self.states[job]
     }
 
     /// Jobs that run.
-    pub fn holders(&self) -> impl Iterator<Item = (usize, &Stand)> {
-        self.active.iter().map(|job| (*job, &self.stands[*job]))
+    pub fn charged_jobs(&self) -> impl Iterator<Item = (usize, &JobState)> {
+        self.active.iter().map(|job| (*job, &self.states[*job]))
     }
 
     /// The clusters.
@@ -217,7 +217,7 @@ impl<'w> Site<'w> {
         let (shape, run) = (self.shape_on(job, card), self.predict_run(job));
         let mut holds: BTreeMap<usize, Vec<&Hold>> = BTreeMap::new();
         for job in gone {
-            if let Stand::Sent { holds: held, .. } | Stand::Running { holds: held, .. } = &self.stands[*job] {
+            if let JobState::Sent { holds: held, .. } | JobState::Running { holds: held, .. } = &self.states[*job] {
                 held.iter().for_each(|hold| holds.entry(hold.cluster).or_default().push(hold));
             }
         }
@@ -327,7 +327,7 @@ impl<'w> Site<'w> {
 impl Site<'_> {
     /// Sends a waiting job to members. It runs once all its parts are bound; those that do not fit wait where they are.
     pub fn send(&mut self, job: usize, parts: Vec<Part>) {
-        if self.stands[job] != Stand::Waiting || parts.is_empty() {
+        if self.states[job] != JobState::Waiting || parts.is_empty() {
             return;
         }
         self.free = None;
@@ -343,15 +343,15 @@ impl Site<'_> {
                 None => missing += 1,
             }
         }
-        self.stands[job] = Stand::Sent { missing, holds, pods };
+        self.states[job] = JobState::Sent { missing, holds, pods };
         self.run_if_whole(job);
     }
 
     /// Takes a job back from members, into the line; what it did is lost. Its policy must let it wait again.
     pub fn evict(&mut self, job: usize) {
-        if matches!(self.stands[job], Stand::Sent { .. } | Stand::Running { .. }) {
+        if matches!(self.states[job], JobState::Sent { .. } | JobState::Running { .. }) {
             self.recorder.evicted(job);
-            self.give_back(job, Stand::Waiting);
+            self.give_back(job, JobState::Waiting);
         }
     }
 
@@ -363,7 +363,7 @@ impl Site<'_> {
     }
 
     pub(crate) fn arrive(&mut self, job: usize) {
-        self.stands[job] = Stand::Waiting;
+        self.states[job] = JobState::Waiting;
         self.recorder.arrived(job);
     }
 
@@ -373,13 +373,13 @@ impl Site<'_> {
         holds.iter().for_each(|hold| self.members.hold(job, hold));
         self.recorder.resumed(job);
         self.recorder.bound(job, holds);
-        self.stands[job] = Stand::Sent { missing: 0, holds: holds.clone(), pods: u64::MAX };
+        self.states[job] = JobState::Sent { missing: 0, holds: holds.clone(), pods: u64::MAX };
         self.run_if_whole(job);
     }
 
     pub(crate) fn end(&mut self, job: usize) {
         self.recorder.ended(job);
-        self.give_back(job, Stand::Done);
+        self.give_back(job, JobState::Done);
     }
 
     /// Binds what waited in members and fits now.
@@ -387,7 +387,7 @@ impl Site<'_> {
         for (part, bound) in self.members.settle(self.now) {
             self.free = None;
             self.recorder.bound(part.job, &bound);
-            if let Stand::Sent { missing, holds, .. } = &mut self.stands[part.job] {
+            if let JobState::Sent { missing, holds, .. } = &mut self.states[part.job] {
                 *missing -= 1;
                 holds.extend(bound);
             }
@@ -396,23 +396,24 @@ impl Site<'_> {
     }
 
     fn run_if_whole(&mut self, job: usize) {
-        let Stand::Sent { missing: 0, holds, pods } = &mut self.stands[job] else { return };
+        let JobState::Sent { missing: 0, holds, pods } = &mut self.states[job] else { return };
         let (holds, pods) = (std::mem::take(holds), *pods);
         let ends = self.now.plus(run_time(&self.world.jobs[job], pods));
         self.runs[job] += 1;
         self.ends.push(Reverse((ends, job, self.runs[job])));
         self.recorder.started(job, ends);
-        self.stands[job] = Stand::Running { holds, since: self.now, ends };
+        self.states[job] = JobState::Running { holds, since: self.now, ends };
         self.active.insert(job);
     }
 
-    fn give_back(&mut self, job: usize, then: Stand) {
-        let (Stand::Sent { holds, .. } | Stand::Running { holds, .. }) = std::mem::replace(&mut self.stands[job], then)
+    fn give_back(&mut self, job: usize, then: JobState) {
+        let (JobState::Sent { holds, .. } | JobState::Running { holds, .. }) =
+            std::mem::replace(&mut self.states[job], then)
         else {
             return;
         };
         self.active.remove(&job);
-        self.recorder.unbound(job, &holds, self.stands[job] == Stand::Waiting);
+        self.recorder.unbound(job, &holds, self.states[job] == JobState::Waiting);
         self.members.release(job, &holds);
         (self.free, self.grew) = (None, true);
     }

@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use caldera_core::time::EpochSeconds;
 use serde::{Serialize, Serializer};
 
 /// An instant, or a length of time, in milliseconds. Written to JSON and CSV in seconds.
@@ -40,6 +41,18 @@ impl Millis {
     #[must_use]
     pub const fn seconds(self) -> u64 {
         self.0 / 1_000
+    }
+
+    /// As the engine counts time: the origin is its epoch.
+    #[must_use]
+    pub fn as_epoch(self) -> EpochSeconds {
+        EpochSeconds::new(i64::try_from(self.seconds()).unwrap_or(i64::MAX))
+    }
+
+    /// A time of the engine; `None` before the origin.
+    #[must_use]
+    pub fn of_epoch(time: EpochSeconds) -> Option<Self> {
+        u64::try_from(time.as_seconds()).ok().map(Self::from_secs)
     }
 
     /// For reports only.

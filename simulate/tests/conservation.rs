@@ -13,7 +13,7 @@ use caldera_simulate::{
     run::{Options, observed, simulate},
     scenario::Scenario,
     series::{Document, jobs_csv, time_csv},
-    site::{Site, Stand},
+    site::{JobState, Site},
     svg,
     time::Millis,
     world::{Hold, Job, Shapes, World, cluster, gang, task},
@@ -80,10 +80,10 @@ fn world(nodes: &[Vec<(u32, i64, i64)>], ceilings: (i64, i64), drafts: &[Draft],
     World::new(clusters.collect(), vec![top, a, b, QueueSpec::unlimited("c")], jobs, Millis::ZERO).unwrap()
 }
 
-fn holds(stand: &Stand) -> &[Hold] {
-    match stand {
-        Stand::Sent { holds, .. } | Stand::Running { holds, .. } => holds,
-        Stand::Future | Stand::Waiting | Stand::Done => &[],
+fn holds(state: &JobState) -> &[Hold] {
+    match state {
+        JobState::Sent { holds, .. } | JobState::Running { holds, .. } => holds,
+        JobState::Future | JobState::Waiting | JobState::Done => &[],
     }
 }
 
@@ -94,11 +94,11 @@ fn check(site: &Site<'_>, keeps_limits: bool) {
     let mut held = Resources::new();
     for (i, job) in world.jobs.iter().enumerate() {
         let mut sum = Resources::new();
-        for hold in holds(site.stand(i)) {
+        for hold in holds(site.state(i)) {
             by_node.entry(&hold.node).or_default().add(&hold.amount);
             sum.add(&hold.amount);
         }
-        if matches!(site.stand(i), Stand::Running { .. }) {
+        if matches!(site.state(i), JobState::Running { .. }) {
             assert!(job.shape.least.fits_in(&sum), "{}: {sum} is less than {}", job.name, job.shape.least);
         }
         held.add(&sum);

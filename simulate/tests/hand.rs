@@ -206,7 +206,7 @@ fn a_gang_that_gets_fewer_pods_runs_longer() {
 }
 
 #[test]
-fn what_can_never_start_is_told_and_stops_nobody() {
+fn what_can_never_start_is_reported_and_stops_nobody() {
     let mut limited = QueueSpec::unlimited("q");
     limited.capability.set("nvidia.com/gpu", Quantity::from_units(6));
     let jobs = vec![

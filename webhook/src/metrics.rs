@@ -104,8 +104,8 @@ mod tests {
             metrics.observe_events(&[event], Timestamp::from_second(second).unwrap());
         }
         let text = encode(&registry).unwrap();
-        for told in ["{kind=\"Job\"} 1\n", "{kind=\"Volcano Job\"} 2\n"] {
-            assert!(text.contains(told), "{text}");
+        for reported in ["{kind=\"Job\"} 1\n", "{kind=\"Volcano Job\"} 2\n"] {
+            assert!(text.contains(reported), "{text}");
         }
     }
 }

@@ -81,7 +81,7 @@ fn answer_binding(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
                 let verdict = gate_binding(request, snapshot);
                 let is_stored = request.dry_run != Some(true) && matches!(verdict, Verdict::Allow { .. });
                 made = plan.as_ref().filter(|_| is_stored).map(StockPlan::fingerprint);
-                let version = tell_version(request, &verdict);
+                let version = print_version(request, &verdict);
                 verdict.with_operations(plan.map(StockPlan::into_operation).into_iter().chain(version))
             }
             Err(verdict) => verdict,
@@ -91,7 +91,7 @@ fn answer_binding(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
 }
 
 /// Who asks what a new binding would become is told the version of who made it so. Nothing stored has it.
-fn tell_version(request: &ReviewRequest<'_, GatedBinding<'_>>, verdict: &Verdict) -> Option<PatchOperation> {
+fn print_version(request: &ReviewRequest<'_, GatedBinding<'_>>, verdict: &Verdict) -> Option<PatchOperation> {
     let Verdict::Allow { patch, .. } = verdict else { return None };
     let is_asked = request.dry_run == Some(true) && request.is_create();
     let has_annotations = patch.iter().any(|operation| operation.path().as_str().starts_with("/metadata/annotations"));

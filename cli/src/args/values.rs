@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_node_group_is_told() {
+    fn a_bad_node_group_is_reported() {
         assert!(parse_node_group("x").unwrap_err().contains("want NAME=COUNT"));
         assert!(parse_node_group("x=2:cpu=8Q").unwrap_err().contains("unknown suffix"));
     }

@@ -72,7 +72,7 @@ struct Moving {
     job: JobThere,
     since: Instant,
     /// Whether it was told that it could not be looked at.
-    is_failure_told: bool,
+    is_failure_reported: bool,
 }
 
 /// What follows from a look at a gang.
@@ -86,7 +86,7 @@ enum DrainStep {
 
 impl Moving {
     const fn new(job: JobThere, since: Instant) -> Self {
-        Self { job, since, is_failure_told: false }
+        Self { job, since, is_failure_reported: false }
     }
 
     fn judge_look(&mut self, looked: anyhow::Result<bool>, now: Instant) -> DrainStep {
@@ -96,16 +96,16 @@ impl Moving {
             Ok(true) => DrainStep::Moved,
             Ok(false) if is_late => DrainStep::GiveUp(format!("{name} does not run again yet; others move")),
             Ok(false) => {
-                self.is_failure_told = false;
+                self.is_failure_reported = false;
                 DrainStep::Wait(None)
             }
             Err(error) if is_late => {
                 DrainStep::GiveUp(format!("{name}: whether it runs again could not be read: {error:#}; others move"))
             }
             Err(error) => {
-                let is_told = std::mem::replace(&mut self.is_failure_told, true);
+                let is_reported = std::mem::replace(&mut self.is_failure_reported, true);
                 DrainStep::Wait(
-                    (!is_told).then(|| format!("{name} could not be read, and is looked at again: {error:#}")),
+                    (!is_reported).then(|| format!("{name} could not be read, and is looked at again: {error:#}")),
                 )
             }
         }
@@ -164,8 +164,8 @@ async fn drain_cluster(client: &Client, cluster: &str, budget: DrainBudget) -> a
             let looked = is_moved(client, &one.job).await;
             match one.judge_look(looked, Instant::now()) {
                 DrainStep::Moved => {}
-                DrainStep::Wait(told) => {
-                    told.iter().for_each(|why| output::write_warning(why));
+                DrainStep::Wait(reported) => {
+                    reported.iter().for_each(|why| output::write_warning(why));
                     still.push(one);
                 }
                 DrainStep::GiveUp(why) => {
@@ -240,13 +240,13 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_fails_is_told_once_and_taken_again_until_the_gang_is_late() {
+    fn a_look_that_fails_is_reported_once_and_taken_again_until_the_gang_is_late() {
         let began = Instant::now();
         let mut one = Moving::new(there(1), began);
         let failed = || Err(anyhow::anyhow!("connection refused"));
         let soon = began + POLL_INTERVAL;
-        let DrainStep::Wait(Some(told)) = one.judge_look(failed(), soon) else { panic!("it ends the drain") };
-        assert!(told.contains("ns/") && told.contains("connection refused"), "{told}");
+        let DrainStep::Wait(Some(reported)) = one.judge_look(failed(), soon) else { panic!("it ends the drain") };
+        assert!(reported.contains("ns/") && reported.contains("connection refused"), "{reported}");
         assert_eq!(one.judge_look(failed(), soon), DrainStep::Wait(None), "it is told once");
         assert_eq!(one.judge_look(Ok(false), soon), DrainStep::Wait(None));
         assert!(matches!(one.judge_look(failed(), soon), DrainStep::Wait(Some(_))), "another failure is told");

@@ -85,7 +85,7 @@ fn build_step(cluster: &Value, window: Option<&MaintenanceWindow>, now: Timestam
 }
 
 fn to_second(time: Timestamp) -> EpochSeconds {
-    EpochSeconds::new(time.as_second())
+    EpochSeconds::from(time)
 }
 
 #[cfg(test)]

@@ -256,8 +256,8 @@ mod tests {
         changes.into_iter().for_each(|change| seen.observe(change));
         let jobs: BTreeMap<WorkloadRef, JobView<'_>> = seen.jobs().map(|job| (job.key.workload(), job)).collect();
         let planned = index_by_member(jobs.iter());
-        let told: Vec<(&str, Vec<u64>)> =
+        let reported: Vec<(&str, Vec<u64>)> =
             planned.iter().map(|(member, gangs)| (*member, gangs.values().copied().collect())).collect();
-        assert_eq!(told, [("m1", vec![2]), ("m2", vec![3, 1])]);
+        assert_eq!(reported, [("m1", vec![2]), ("m2", vec![3, 1])]);
     }
 }

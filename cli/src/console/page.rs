@@ -179,10 +179,10 @@ fn render_queues(caption: &str, lines: &[QueueLine], names: &VisibleNames) -> Ht
 /// Used, deserved and borrowed.
 fn render_amounts(line: &QueueLine) -> [Html; 3] {
     let [mut used, mut deserved, mut borrowed] = [Html::new(), Html::new(), Html::new()];
-    let is_told = |amount: &&crate::view::Amount| {
+    let is_reported = |amount: &&crate::view::Amount| {
         !amount.used.is_zero() || !amount.deserved.is_zero() || amount.capability.is_some()
     };
-    for amount in line.amounts.iter().filter(is_told).filter(|amount| amount.resource != "pods") {
+    for amount in line.amounts.iter().filter(is_reported).filter(|amount| amount.resource != "pods") {
         let name = amount.resource.as_str();
         let limit = amount.capability.or(Some(amount.deserved).filter(|deserved| !deserved.is_zero()));
         used.raw("<div class=\"amount\">");

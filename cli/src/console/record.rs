@@ -85,10 +85,13 @@ impl Record {
         let members: BTreeMap<String, &'static str> =
             seen.members().map(|member| (member.name.clone(), member.state)).collect();
         if !is_first {
-            let mut told = Vec::new();
-            tell_queue_changes(&self.queues, &queues, |subject, what, words| told.push((subject, what, words)));
-            tell_member_changes(&self.members, &members, |subject, what, words| told.push((subject, what, words)));
-            let changes = told.into_iter().map(|(subject, what, words)| FleetChange { at: now, subject, what, words });
+            let mut reported = Vec::new();
+            report_queue_changes(&self.queues, &queues, |subject, what, words| reported.push((subject, what, words)));
+            report_member_changes(&self.members, &members, |subject, what, words| {
+                reported.push((subject, what, words))
+            });
+            let changes =
+                reported.into_iter().map(|(subject, what, words)| FleetChange { at: now, subject, what, words });
             self.changes.extend(changes);
             while self.changes.len() > MOST_CHANGES {
                 self.changes.pop_front();
@@ -116,51 +119,51 @@ fn measure_shares(seen: &Seen) -> BTreeMap<String, Shares> {
 fn mark_queue(line: QueueLine) -> (String, QueueMark) {
     let quota = line.amounts.iter().filter_map(|amount| {
         let limit = amount.capability.map(|limit| format!(" of at most {}", limit.plain()));
-        let told = !amount.deserved.is_zero() || limit.is_some();
-        told.then(|| format!("{} {}{}", amount.resource, amount.deserved.plain(), limit.unwrap_or_default()))
+        let reported = !amount.deserved.is_zero() || limit.is_some();
+        reported.then(|| format!("{} {}{}", amount.resource, amount.deserved.plain(), limit.unwrap_or_default()))
     });
     (line.name, QueueMark { quota: quota.collect::<Vec<_>>().join(", "), state: line.state })
 }
 
-fn tell_queue_changes(
+fn report_queue_changes(
     before: &BTreeMap<String, QueueMark>,
     now: &BTreeMap<String, QueueMark>,
-    mut tell: impl FnMut(Subject, &'static str, String),
+    mut report: impl FnMut(Subject, &'static str, String),
 ) {
     let subject = |name: &String| Subject::Queue(name.clone());
     for (name, mark) in now {
         match before.get(name) {
-            None => tell(subject(name), "Made", format!("{}; deserves {}", mark.state, mark.quota)),
+            None => report(subject(name), "Made", format!("{}; deserves {}", mark.state, mark.quota)),
             Some(old) => {
                 if old.state != mark.state {
-                    tell(subject(name), "State", format!("{}, was {}", mark.state, old.state));
+                    report(subject(name), "State", format!("{}, was {}", mark.state, old.state));
                 }
                 if old.quota != mark.quota {
-                    tell(subject(name), "Quota", format!("deserves {}, was {}", mark.quota, old.quota));
+                    report(subject(name), "Quota", format!("deserves {}, was {}", mark.quota, old.quota));
                 }
             }
         }
     }
     for (name, _) in before.iter().filter(|(name, _)| !now.contains_key(*name)) {
-        tell(subject(name), "Deleted", String::new());
+        report(subject(name), "Deleted", String::new());
     }
 }
 
-fn tell_member_changes(
+fn report_member_changes(
     before: &BTreeMap<String, &'static str>,
     now: &BTreeMap<String, &'static str>,
-    mut tell: impl FnMut(Subject, &'static str, String),
+    mut report: impl FnMut(Subject, &'static str, String),
 ) {
     let subject = |name: &String| Subject::Member(name.clone());
     for (name, state) in now {
         match before.get(name) {
-            None => tell(subject(name), "Joined", (*state).to_owned()),
-            Some(old) if old != state => tell(subject(name), "State", format!("{state}, was {old}")),
+            None => report(subject(name), "Joined", (*state).to_owned()),
+            Some(old) if old != state => report(subject(name), "State", format!("{state}, was {old}")),
             Some(_) => {}
         }
     }
     for (name, _) in before.iter().filter(|(name, _)| !now.contains_key(*name)) {
-        tell(subject(name), "Left", String::new());
+        report(subject(name), "Left", String::new());
     }
 }
 
@@ -225,10 +228,10 @@ mod tests {
         seen.observe(member("a", "False", "8"));
         seen.observe(member("b", "True", "8"));
         record.observe(&seen, at(3));
-        let told: Vec<String> = record.changes.iter().map(|one| format!("{} {}", one.what, one.words)).collect();
+        let reported: Vec<String> = record.changes.iter().map(|one| format!("{} {}", one.what, one.words)).collect();
         let expected =
             ["State Closed, was Open", "Quota deserves cpu 6, was cpu 4", "State NotReady, was Ready", "Joined Ready"];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     }
 
     #[test]

@@ -125,8 +125,8 @@ pub(super) fn build_answer(
         if access.clusters { BTreeSet::new() } else { latest.places.keys().map(String::as_str).collect() };
     let visible = list_visible_starts(seen, access, forecast, namespace);
     let more = visible.len().saturating_sub(MOST_STARTS);
-    let told = visible.into_iter().take(MOST_STARTS);
-    let starts = told.map(|(workload, start)| tell_start(workload, start, &members)).collect();
+    let reported = visible.into_iter().take(MOST_STARTS);
+    let starts = reported.map(|(workload, start)| report_start(workload, start, &members)).collect();
     Ok(StartsAnswer { namespace: namespace.to_owned(), worked_out_at: format_time(latest.at), starts, more })
 }
 
@@ -145,7 +145,7 @@ fn list_visible_starts<'a>(
     here.filter(|(workload, _)| is_visible(workload)).collect()
 }
 
-fn tell_start(workload: &WorkloadRef, start: &ExpectedStart, hidden_members: &BTreeSet<&str>) -> PublishedStart {
+fn report_start(workload: &WorkloadRef, start: &ExpectedStart, hidden_members: &BTreeSet<&str>) -> PublishedStart {
     PublishedStart {
         group: workload.group.clone(),
         kind: workload.kind.clone(),
@@ -164,11 +164,11 @@ fn describe_basis(start: &ExpectedStart, hidden_members: &BTreeSet<&str>) -> Str
         return "the console's own account does not see everything that decides".to_owned();
     }
     let parts: Vec<&str> = start.basis.split("; ").collect();
-    let told: Vec<&str> = parts.iter().copied().take_while(|part| !names_any(part, hidden_members)).collect();
-    match (told.len() == parts.len(), told.is_empty()) {
+    let reported: Vec<&str> = parts.iter().copied().take_while(|part| !names_any(part, hidden_members)).collect();
+    match (reported.len() == parts.len(), reported.is_empty()) {
         (true, _) => start.basis.clone(),
         (false, true) => "who may list members is told why".to_owned(),
-        (false, false) => format!("{}; who may list members is told what else", told.join("; ")),
+        (false, false) => format!("{}; who may list members is told what else", reported.join("; ")),
     }
 }
 
@@ -201,15 +201,16 @@ mod tests {
 
     #[test]
     fn what_a_start_rests_on_is_told_up_to_the_first_name_of_a_member() {
-        let told = |basis: &str, members: &[&str]| describe_basis(&start(basis), &members.iter().copied().collect());
+        let reported =
+            |basis: &str, members: &[&str]| describe_basis(&start(basis), &members.iter().copied().collect());
         let counts = "12 of the 30 jobs before it give no estimate; assumed 1 h";
-        assert_eq!(told(counts, &["m1"]), counts);
-        let doubt = format!("{counts}; nothing is taken to start in m1, m2, not ready");
-        assert_eq!(told(&doubt, &["m2"]), format!("{counts}; who may list members is told what else"));
-        assert_eq!(told(&doubt, &[]), doubt);
+        assert_eq!(reported(counts, &["m1"]), counts);
+        let caveat = format!("{counts}; nothing is taken to start in m1, m2, not ready");
+        assert_eq!(reported(&caveat, &["m2"]), format!("{counts}; who may list members is told what else"));
+        assert_eq!(reported(&caveat, &[]), caveat);
         let away = "member m1 can not be read: no route to 10.1.2.3; tried twice";
-        assert_eq!(told(away, &["m1"]), "who may list members is told why");
-        let own = told("your credentials do not show everything that decides", &[]);
+        assert_eq!(reported(away, &["m1"]), "who may list members is told why");
+        let own = reported("your credentials do not show everything that decides", &[]);
         assert!(own.starts_with("the console's own account"), "{own}");
         for (text, is_named) in [("in m1.", true), ("in \"m1\":", true), ("m10", false), ("m1-b", false), ("", false)] {
             assert_eq!(names_any(text, &["m1"].into()), is_named, "{text}");

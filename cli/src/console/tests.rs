@@ -253,9 +253,9 @@ fn a_line_tells_expected_starts_and_no_name_that_its_reader_may_not_know() {
 fn a_program_is_told_starts_of_own_jobs_and_no_name_that_its_user_may_not_know() {
     let ask = |access: &Access, namespace: &str| build_answer(&seen(), access, &forecast(), namespace).unwrap();
     let own = ask(&tenant(), "mine");
-    let told = serde_json::to_value(&own).unwrap();
+    let reported = serde_json::to_value(&own).unwrap();
     assert_eq!(
-        told,
+        reported,
         json!({"namespace": "mine", "workedOutAt": "2026-01-01T00:01:00Z", "more": 0, "starts": [{
             "group": "batch.volcano.sh", "kind": "Job", "name": "own-job", "at": null, "inSeconds": null, "sure": true,
             "basis": "who may list members is told why"}]})

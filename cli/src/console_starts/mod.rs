@@ -86,7 +86,7 @@ pub struct TakenStarts {
     /// What went wrong.
     pub gaps: Vec<Gap>,
     /// Which console told them.
-    pub told_by: Option<String>,
+    pub reported_by: Option<String>,
 }
 
 /// What hides expected starts from the caller that a console may know. Once it was decided.
@@ -147,17 +147,17 @@ impl TakenStarts {
                 self.lacks.insert(namespace.to_owned(), format!("the console {why}"));
             }
             Ok((answer, made)) => {
-                self.told_by = Some(url.to_owned());
+                self.reported_by = Some(url.to_owned());
                 let lack = if answer.more > 0 {
                     format!("the console tells the first {} starts of this namespace", answer.starts.len())
                 } else {
                     "the console tells no start of it: it was just submitted, or can not start as it is".to_owned()
                 };
                 self.lacks.insert(namespace.to_owned(), lack);
-                for told in answer.starts {
-                    let (group, kind, name) = (told.group.clone(), told.kind.clone(), told.name.clone());
+                for reported in answer.starts {
+                    let (group, kind, name) = (reported.group.clone(), reported.kind.clone(), reported.name.clone());
                     let workload = WorkloadRef { group, kind, namespace: namespace.to_owned(), name };
-                    self.starts.insert(workload, convert_start(&told, made, now));
+                    self.starts.insert(workload, convert_start(&reported, made, now));
                 }
             }
         }
@@ -169,8 +169,8 @@ impl TakenStarts {
         if own.as_ref().is_some_and(|own| own.at.is_some()) {
             return own;
         }
-        let told = self.starts.get(workload).cloned();
-        told.or_else(|| {
+        let reported = self.starts.get(workload).cloned();
+        reported.or_else(|| {
             let mut own = own?;
             if let Some(lack) = self.lacks.get(&workload.namespace) {
                 own.basis = format!("{}; {lack}", own.basis);
@@ -183,7 +183,7 @@ impl TakenStarts {
     #[must_use]
     pub fn describe(&self, gap: ViewGap) -> String {
         let mut text = String::new();
-        if let Some(url) = &self.told_by {
+        if let Some(url) = &self.reported_by {
             text += &format!("Starts that your credentials do not show are told by the console {url}\n");
         } else if gap == ViewGap::Rights && self.gaps.is_empty() {
             text += &format!("not known: your credentials do not show everything that decides; {HINT}\n");
@@ -193,16 +193,16 @@ impl TakenStarts {
 }
 
 /// The start that was told, some time after it was worked out.
-fn convert_start(told: &PublishedStart, made: Timestamp, now: Timestamp) -> ExpectedStart {
+fn convert_start(reported: &PublishedStart, made: Timestamp, now: Timestamp) -> ExpectedStart {
     // No age, which would make a list that is watched another one each second.
-    let basis = format!("{}; the console worked it out at {}", clean_words(&told.basis), format_minute(made));
-    let at = told.at.as_deref().and_then(read_minute);
-    let ahead = told.in_seconds.filter(|_| at.is_some()).map(|seconds| match seconds {
+    let basis = format!("{}; the console worked it out at {}", clean_words(&reported.basis), format_minute(made));
+    let at = reported.at.as_deref().and_then(read_minute);
+    let ahead = reported.in_seconds.filter(|_| at.is_some()).map(|seconds| match seconds {
         ..=0 => 0,
         // What was not to start at once is not said to start now, however late it is.
         seconds => made.as_second().saturating_add(seconds).saturating_sub(now.as_second()).max(1),
     });
-    ExpectedStart { sure: told.sure && at.is_some(), at, ahead, basis }
+    ExpectedStart { sure: reported.sure && at.is_some(), at, ahead, basis }
 }
 
 /// Reads `2026-01-02T14:05Z`, and writes the same.

@@ -23,7 +23,7 @@ fn workload(name: &str) -> WorkloadRef {
     WorkloadRef { group, kind, namespace: "ns".to_owned(), name: name.to_owned() }
 }
 
-fn told(name: &str, at: Option<&str>, in_seconds: Option<i64>) -> Value {
+fn reported(name: &str, at: Option<&str>, in_seconds: Option<i64>) -> Value {
     json!({"group": "batch.volcano.sh", "kind": "Job", "name": name, "at": at, "inSeconds": in_seconds, "sure": true,
         "basis": "if the job before it ends as it says"})
 }
@@ -46,7 +46,7 @@ fn unknown() -> ExpectedStart {
 
 #[test]
 fn only_what_is_not_known_is_taken_and_it_says_where_it_comes_from() {
-    let taken = take(&answer(&[told("a", Some("2026-01-01T00:05Z"), Some(240))]));
+    let taken = take(&answer(&[reported("a", Some("2026-01-01T00:05Z"), Some(240))]));
     let start = taken.complete_start(&workload("a"), Some(unknown())).unwrap();
     let basis = "if the job before it ends as it says; the console worked it out at 2026-01-01T00:01Z";
     assert_eq!(start.describe(), format!("about 2026-01-01T00:05Z, in 3m ({basis})"));
@@ -66,7 +66,7 @@ fn only_what_is_not_known_is_taken_and_it_says_where_it_comes_from() {
 #[test]
 fn a_start_comes_nearer_and_is_now_only_if_the_console_said_so() {
     let ahead = |at: Option<&str>, in_seconds| {
-        let taken = take(&answer(&[told("a", at, in_seconds)]));
+        let taken = take(&answer(&[reported("a", at, in_seconds)]));
         let start = taken.complete_start(&workload("a"), None).unwrap();
         (start.ahead, start.describe_briefly())
     };
@@ -81,7 +81,7 @@ fn a_start_comes_nearer_and_is_now_only_if_the_console_said_so() {
 
 #[test]
 fn words_of_a_console_are_one_line_without_controls() {
-    let mut evil = told("a", None, None);
+    let mut evil = reported("a", None, None);
     evil["basis"] = format!("{EVIL}{}", "x".repeat(1_000)).into();
     let start = take(&answer(&[evil])).complete_start(&workload("a"), None).unwrap();
     assert!(start.basis.starts_with("\\u{1b}[2J FORGED\\u{202e}xxx") && start.basis.len() < 400, "{}", start.basis);
@@ -188,13 +188,13 @@ fn source(dir: &Path, url: &str) -> ConsoleSource {
 #[tokio::test]
 async fn a_console_is_asked_once_for_a_while_with_the_token_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let body = answer(&[told("a", Some("2026-01-01T00:05Z"), Some(240))]).to_string();
+    let body = answer(&[reported("a", Some("2026-01-01T00:05Z"), Some(240))]).to_string();
     let (url, served) =
         serve(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()).await;
     let source = source(dir.path(), &format!("{url}/caldera/"));
     for _ in 0..2 {
         let taken = take_starts(Some(&source), ViewGap::Rights, ["ns".to_owned()].into(), now()).await;
-        assert!(taken.gaps.is_empty() && taken.told_by.is_some(), "{taken:?}");
+        assert!(taken.gaps.is_empty() && taken.reported_by.is_some(), "{taken:?}");
         assert_eq!(taken.complete_start(&workload("a"), None).unwrap().at.as_deref(), Some("2026-01-01T00:05Z"));
     }
     let asked = served.await.unwrap();
@@ -221,7 +221,7 @@ async fn what_is_no_answer_of_a_console_is_a_gap() {
         let taken = take_starts(Some(&source), ViewGap::Rights, ["ns".to_owned()].into(), now()).await;
         let [gap] = taken.gaps.as_slice() else { panic!("{taken:?}") };
         assert!(gap.what == format!("console {url}") && gap.why.starts_with(why), "{gap:?}");
-        assert!(taken.told_by.is_none() && !gap.why.contains("given"), "{taken:?}");
+        assert!(taken.reported_by.is_none() && !gap.why.contains("given"), "{taken:?}");
         served.await.unwrap();
     }
     let many: BTreeSet<String> = (0..20).map(|at| format!("ns{at:02}")).collect();

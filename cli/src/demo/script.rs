@@ -122,8 +122,8 @@ impl<'a> Demo<'a> {
         self.screen.print_answer("caldera why low-priority", &answer);
         self.observed.forecast = expected.map(|expected| (asked, expected));
         self.wait_until(deadline, "low-priority to start", |seen| seen.job("low-priority").released.is_some()).await?;
-        if let Some(told) = self.observed.compare_forecast("low-priority") {
-            self.screen.print_line(&format!("{:<15} {}", "low-priority", told.describe()));
+        if let Some(reported) = self.observed.compare_forecast("low-priority") {
+            self.screen.print_line(&format!("{:<15} {}", "low-priority", reported.describe()));
         }
         Ok(())
     }

@@ -183,7 +183,7 @@ pub fn ensure_certificate(dir: &Path, authority: &Authority, host: &str) -> anyh
             CertificateCheck::Serves | CertificateCheck::OtherName => {}
             CertificateCheck::OurEarlierSigner => {
                 for file in [&key, &cert] {
-                    move_aside(file)?;
+                    rename_old_file(file)?;
                 }
             }
             CertificateCheck::OtherSigner(why) => anyhow::bail!(
@@ -208,10 +208,10 @@ pub fn ensure_certificate(dir: &Path, authority: &Authority, host: &str) -> anyh
 }
 
 /// The file is not read any more, and not lost.
-fn move_aside(file: &Path) -> anyhow::Result<()> {
-    let mut aside = file.as_os_str().to_owned();
-    aside.push(".of-an-earlier-install");
-    match fs::rename(file, &aside) {
+fn rename_old_file(file: &Path) -> anyhow::Result<()> {
+    let mut old_file = file.as_os_str().to_owned();
+    old_file.push(".of-an-earlier-install");
+    match fs::rename(file, &old_file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("failed to move {} aside", file.display()))
         }
@@ -294,8 +294,8 @@ mod tests {
         assert!(ensure_certificate(dir.path(), &again, "127.0.0.1").unwrap());
         assert!(!ensure_certificate(dir.path(), &again, "127.0.0.1").unwrap());
         for (name, old) in CERTIFICATE_FILES.into_iter().zip([old_cert, old_key]) {
-            let aside = dir.path().join(format!("{name}.of-an-earlier-install"));
-            assert_eq!(fs::read_to_string(aside).unwrap(), old, "it is not lost");
+            let old_file = dir.path().join(format!("{name}.of-an-earlier-install"));
+            assert_eq!(fs::read_to_string(old_file).unwrap(), old, "it is not lost");
         }
         #[cfg(unix)]
         {

@@ -194,13 +194,13 @@ pub async fn apply_listed(host: &Client, objects: Vec<Value>) -> anyhow::Result<
 pub async fn wait_for_namespace(host: &Client, wait: Duration) -> anyhow::Result<()> {
     let resource = api_resource("", "v1", "Namespace", "namespaces");
     let until = Instant::now() + wait;
-    let mut told = false;
+    let mut reported = false;
     loop {
         let found = get_object(host, &resource, None, NAMESPACE).await?.map_err(anyhow::Error::msg)?;
         if found.is_none_or(|namespace| read_text_at(&namespace, "/metadata/deletionTimestamp").is_empty()) {
             return Ok(());
         }
-        if !std::mem::replace(&mut told, true) {
+        if !std::mem::replace(&mut reported, true) {
             output::write_stdout(&format!("waiting until namespace {NAMESPACE} of an earlier installation is gone\n"));
         }
         anyhow::ensure!(

@@ -77,8 +77,8 @@ async fn choose_and_requeue(
         return Ok(format!("{chosen} {place}: {outlook}"));
     }
     let requeued = requeue::requeue_job(client, namespace, job).await;
-    let told = requeued.with_context(|| format!("{chosen} {place}, but stays in {} for now", leaves.join(", ")))?;
-    Ok(format!("{chosen} {place}, and leaves {}: {told}; {outlook}", leaves.join(", ")))
+    let reported = requeued.with_context(|| format!("{chosen} {place}, but stays in {} for now", leaves.join(", ")))?;
+    Ok(format!("{chosen} {place}, and leaves {}: {reported}; {outlook}", leaves.join(", ")))
 }
 
 /// A misspelt name would keep the job waiting for ever.
@@ -112,7 +112,7 @@ fn judge_move(
     leaves: &[String],
     may_wait: bool,
 ) -> Result<String, String> {
-    let refused = refusals.iter().fold(String::new(), |told, refusal| format!("{told}; {refusal}"));
+    let refused = refusals.iter().fold(String::new(), |reported, refusal| format!("{reported}; {refusal}"));
     let runs = !leaves.is_empty();
     if runs && kind != WorkloadKind::VolcanoJob {
         return Err(format!(

@@ -184,7 +184,8 @@ fn format_rows(rows: &[JobRow], args: &JobListArgs, forecast: Option<&Forecast>,
         if all_namespaces {
             cells.insert(0, row.namespace.clone());
         }
-        let of_start = |tell: fn(&ExpectedStart) -> String| row.expected_start.as_ref().map(tell).unwrap_or_default();
+        let of_start =
+            |report: fn(&ExpectedStart) -> String| row.expected_start.as_ref().map(report).unwrap_or_default();
         cells.extend(start.then(|| of_start(ExpectedStart::describe_briefly)));
         cells.extend((start && wide).then(|| of_start(|start| start.basis.clone())));
         if wide {

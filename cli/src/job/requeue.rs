@@ -33,7 +33,7 @@ pub(super) async fn requeue_jobs(args: JobNamesArgs) -> anyhow::Result<ExitCode>
     let (client, namespace) = components::connect_scope(&args.scope, "job").await?;
     let mut all_done = true;
     for job in &args.jobs {
-        all_done &= requeue_and_tell(&client, &namespace, job).await;
+        all_done &= requeue_and_report(&client, &namespace, job).await;
     }
     Ok(to_exit_code(all_done))
 }
@@ -49,7 +49,7 @@ pub(crate) async fn requeue_all(
     for (namespace, job) in jobs {
         if job.kind == WorkloadKind::VolcanoJob {
             all_done &= has_ended(client, &namespace, &job).await
-                || requeue_and_tell(client, &namespace, &job).await
+                || requeue_and_report(client, &namespace, &job).await
                 || has_ended(client, &namespace, &job).await;
         } else {
             all_done = false;
@@ -69,7 +69,7 @@ async fn has_ended(client: &Client, namespace: &str, job: &JobName) -> bool {
 }
 
 /// Whether it was done.
-async fn requeue_and_tell(client: &Client, namespace: &str, job: &JobName) -> bool {
+async fn requeue_and_report(client: &Client, namespace: &str, job: &JobName) -> bool {
     print_outcome(&job.to_string(), requeue_job(client, namespace, job).await)
 }
 

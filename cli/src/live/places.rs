@@ -126,13 +126,13 @@ mod tests {
             pod("e", None, false),
         ];
         let of = |change| ("m".to_owned(), Update::Change(change));
-        let told = [
+        let reported = [
             of(Change::HyperNodes(vec![rack(1), rack(2), row])),
             of(Change::Nodes(["n1", "n2", "n3"].map(node).into())),
             of(Change::Pods(pods)),
             ("away".to_owned(), Update::Down("it is not ready".to_owned())),
         ];
-        let places = list_places(&told);
+        let places = list_places(&reported);
         assert_eq!(places["away"].unknown.as_deref(), Some("it is not ready"));
         let seen: Vec<(String, usize, usize, u64)> = places["m"]
             .domains

@@ -20,12 +20,12 @@ pub(super) fn build_state(
     controller: &Controller,
     settings: &Settings,
     now: Timestamp,
-    told: Vec<(String, Update)>,
+    reported: Vec<(String, Update)>,
 ) -> State {
     let seen = take_snapshot(controller);
     State {
-        now: now.as_second(),
-        members: read_members(seen.clusters, told),
+        now: now.into(),
+        members: read_members(seen.clusters, reported),
         queues: seen.queues,
         links: seen.links,
         rules: read_rules(settings),
@@ -53,9 +53,9 @@ struct MemberContents {
     queues: Queues,
 }
 
-fn read_members(clusters: Vec<Cluster>, told: Vec<(String, Update)>) -> Vec<Member> {
+fn read_members(clusters: Vec<Cluster>, reported: Vec<(String, Update)>) -> Vec<Member> {
     let mut seen: BTreeMap<String, MemberContents> = BTreeMap::new();
-    for (name, update) in told {
+    for (name, update) in reported {
         let of = seen.entry(name).or_default();
         match update {
             Update::Change(Change::Nodes(all)) => of.nodes = all,
@@ -99,14 +99,14 @@ mod tests {
             members: vec![inventory::HyperNodeMember::Node("n0".to_owned())],
         };
         let queues: Queues = [("q".to_owned(), Default::default())].into();
-        let told = [
+        let reported = [
             Update::Change(Change::Nodes(vec![Node { name: "n0".to_owned(), ..Node::default() }])),
             Update::Change(Change::HyperNodes(vec![rack.clone()])),
             Update::Queues(queues.clone()),
             Update::Up,
         ];
-        let told = told.into_iter().map(|update| ("m".to_owned(), update)).collect();
-        let members = read_members(vec![Cluster { name: "m".to_owned(), ..Cluster::default() }], told);
+        let reported = reported.into_iter().map(|update| ("m".to_owned(), update)).collect();
+        let members = read_members(vec![Cluster { name: "m".to_owned(), ..Cluster::default() }], reported);
         assert_eq!((members[0].nodes.len(), &members[0].hyper_nodes, &members[0].queues), (1, &vec![rack], &queues));
     }
 

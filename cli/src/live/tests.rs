@@ -92,10 +92,10 @@ fn items(path: &str) -> Value {
         let mut metadata = metadata("j-j");
         metadata["ownerReferences"] =
             json!([{"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j", "uid": "j"}]);
-        let told = json!({
+        let reported = json!({
             "type": "Unschedulable", "status": "True", "reason": "InsufficientCapacity", "message": "the controller's words",
         });
-        return json!([{"metadata": metadata, "spec": {}, "status": {"phase": "Pending", "conditions": [told]}}]);
+        return json!([{"metadata": metadata, "spec": {}, "status": {"phase": "Pending", "conditions": [reported]}}]);
     }
     if path.ends_with("queues") {
         return json!([{"metadata": metadata("q"), "spec": {"capability": {"cpu": "1"}}}]);
@@ -174,7 +174,7 @@ async fn a_host_without_a_kind_has_none_of_it_and_says_so_where_that_matters() {
 }
 
 #[tokio::test]
-async fn what_the_admin_chose_is_read_where_the_controller_writes_it_and_its_lack_is_told() {
+async fn what_the_admin_chose_is_read_where_the_controller_writes_it_and_its_lack_is_reported() {
     let (client, asked) = server(|path| path.contains("/namespaces/caldera-system/").then_some(404));
     assert_eq!(read_live(&client, None, None).await.unwrap().gaps, []);
     let maps = |asked: &[String]| -> Vec<String> {
@@ -191,7 +191,7 @@ async fn what_the_admin_chose_is_read_where_the_controller_writes_it_and_its_lac
 }
 
 #[tokio::test]
-async fn how_long_the_last_jobs_ran_is_read_where_starts_are_expected_and_its_lack_is_told() {
+async fn how_long_the_last_jobs_ran_is_read_where_starts_are_expected_and_its_lack_is_reported() {
     let kept = json!({
         "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "caldera-past-runs", "namespace": "caldera-system"},
         "data": {"runs.json": r#"{"q": {"unsaid": [10, 20, 30, 40, 50]}}"#},

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Below this only one part has room.
-const ROOM_FOR_ALL: u16 = 20;
+const ROWS_FOR_ALL: u16 = 20;
 
 /// What is drawn beside the objects.
 #[derive(Debug, Clone, Default)]
@@ -48,7 +48,7 @@ fn escape_cell(text: &str) -> String {
 /// Rows that a page needs on which all is shown.
 pub fn count_rows(shown: &Shown<'_>) -> u16 {
     let rows = 2 + shown.queues.len() + shown.members.len() + shown.jobs.len() + 9;
-    u16::try_from(rows).unwrap_or(u16::MAX).max(ROOM_FOR_ALL + 3)
+    u16::try_from(rows).unwrap_or(u16::MAX).max(ROWS_FOR_ALL + 3)
 }
 
 pub fn draw_screen(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_>, notes: &Notes) {
@@ -73,7 +73,7 @@ pub fn draw_screen(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Sh
 
 /// Rows of each part: a third for queues, a quarter for members, the rest for jobs; one alone where there is no room.
 fn divide_rows(body: Rect, focus: Pane, lengths: [usize; 2]) -> Vec<(Pane, Rect)> {
-    if body.height < ROOM_FOR_ALL {
+    if body.height < ROWS_FOR_ALL {
         return vec![(focus, body)];
     }
     // Title, header, rows, and an empty line.
@@ -151,9 +151,9 @@ fn draw_title(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'
 }
 
 fn draw_fleet(area: Rect, buffer: &mut Buffer, shown: &Shown<'_>, pen: Pen) {
-    let room = usize::from(area.width) / 34;
+    let shown_rows = usize::from(area.width) / 34;
     let mut spans = Vec::new();
-    for amount in shown.fleet.iter().take(room.max(1)) {
+    for amount in shown.fleet.iter().take(shown_rows.max(1)) {
         let of = |quantity: Quantity| format_amount(&amount.resource, quantity);
         let part = compute_fraction(amount.used, amount.all);
         spans.push(Span::raw(format!("{} ", escape_cell(&amount.resource))));
@@ -164,9 +164,9 @@ fn draw_fleet(area: Rect, buffer: &mut Buffer, shown: &Shown<'_>, pen: Pen) {
 
 /// The rows of a list that fit below its title and header, with the selected one among them.
 fn compute_window(area: Rect, length: usize, selected: usize) -> (usize, usize) {
-    let room = usize::from(area.height.saturating_sub(2)).max(1);
-    let first = selected.saturating_sub(room.saturating_sub(1)).min(length.saturating_sub(room));
-    (first, room)
+    let shown_rows = usize::from(area.height.saturating_sub(2)).max(1);
+    let first = selected.saturating_sub(shown_rows.saturating_sub(1)).min(length.saturating_sub(shown_rows));
+    (first, shown_rows)
 }
 
 /// A part of the screen: its title, and a table of the rows that fit.
@@ -195,11 +195,11 @@ fn draw_part(area: Rect, buffer: &mut Buffer, part: PaneTable<'_>, rows: impl It
 }
 
 fn draw_queues(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_>, pen: Pen) {
-    let (first, room) = compute_window(area, shown.queues.len(), shown.selected[0]);
+    let (first, shown_rows) = compute_window(area, shown.queues.len(), shown.selected[0]);
     let bar = area.width.saturating_sub(72).clamp(6, 24);
     let (is_wide, is_full) = (area.width >= 80, area.width >= 100);
     let resource = shown.resource.as_str();
-    let visible = || shown.queues.iter().skip(first).take(room);
+    let visible = || shown.queues.iter().skip(first).take(shown_rows);
     let name = |queue: &QueueLine| format!("{}{}", "  ".repeat(queue.depth), escape_cell(&queue.name));
     let mut columns = vec![
         ("QUEUE", fit_column(area.width * 4 / 10, visible().map(name))),
@@ -216,14 +216,14 @@ fn draw_queues(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<
     let row = |queue: &QueueLine| {
         let root = (queue.depth == 0).then(|| shown.fleet.iter().find(|amount| amount.resource == resource)).flatten();
         let amount = queue.amounts.iter().find(|amount| amount.resource == resource);
-        let told = |of: fn(&Amount) -> Quantity| {
+        let reported = |of: fn(&Amount) -> Quantity| {
             let amount = amount.map(of).filter(|amount| !amount.is_zero());
             Cell::new(amount.map(|it| format_amount(resource, it)).unwrap_or_default())
         };
         let used = draw_used(pen, bar.into(), resource, amount, root.map(|fleet| fleet.all));
         let mut cells = vec![Cell::new(name(queue)), pen.draw_word(&queue.state), Cell::new(used)];
         if is_wide {
-            cells.extend([told(|amount| amount.deserved), told(|amount| amount.borrowed)]);
+            cells.extend([reported(|amount| amount.deserved), reported(|amount| amount.borrowed)]);
         }
         cells.extend([queue.waiting, queue.starting + queue.running].map(|count| Cell::new(count.to_string())));
         if is_full {
@@ -249,13 +249,13 @@ fn draw_used(pen: Pen, bar: usize, resource: &str, amount: Option<&Amount>, flee
 }
 
 fn draw_clusters(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_>, pen: Pen) {
-    let (first, room) = compute_window(area, shown.members.len(), shown.selected[1]);
+    let (first, shown_rows) = compute_window(area, shown.members.len(), shown.selected[1]);
     let is_wide = area.width >= 80;
     // The other columns take 50; each resource 30 with its bar.
     let count = usize::from(area.width.saturating_sub(50) / 30).clamp(1, shown.fleet.len().max(1));
     let resources: Vec<&str> = shown.fleet.iter().take(count).map(|amount| amount.resource.as_str()).collect();
     let titles: Vec<String> = resources.iter().map(|name| escape_cell(name).to_uppercase()).collect();
-    let visible = || shown.members.iter().skip(first).take(room);
+    let visible = || shown.members.iter().skip(first).take(shown_rows);
     let name = |member: &&Member| escape_cell(&member.name);
     let mut columns = vec![
         ("CLUSTER", fit_column(area.width * 3 / 10, visible().map(name))),
@@ -286,9 +286,9 @@ fn draw_clusters(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Show
 }
 
 fn draw_jobs(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_>, notes: &Notes, pen: Pen) {
-    let (first, room) = compute_window(area, shown.jobs.len(), shown.selected[2]);
+    let (first, shown_rows) = compute_window(area, shown.jobs.len(), shown.selected[2]);
     let (is_wide, is_full) = (area.width >= 80, area.width >= 140);
-    let visible = || shown.jobs.iter().skip(first).take(room);
+    let visible = || shown.jobs.iter().skip(first).take(shown_rows);
     let name = |job: &JobView<'_>| escape_cell(&format!("{}/{}", job.key.namespace, job.key.command_name()));
     let mut columns = vec![("JOB", fit_column(area.width * 4 / 10, visible().map(name)))];
     if is_wide {

@@ -211,7 +211,7 @@ async fn execute_stage(client: &Client, writes: &[Write]) -> anyhow::Result<Opti
 /// Waits until no Lease of a controller or scheduler holds: whoever holds one runs with rights of its own.
 async fn wait_for_leases_to_end(client: &Client, namespaces: &[String]) -> anyhow::Result<()> {
     let until = tokio::time::Instant::now() + LEASE_OVER_AFTER;
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     loop {
         let now = read_server_clock(client).await.unwrap_or_else(Timestamp::now);
         let installed = read_installed(client, namespaces).await?;
@@ -226,12 +226,12 @@ async fn wait_for_leases_to_end(client: &Client, namespaces: &[String]) -> anyho
              uninstall again",
             join_first_names(held.iter().map(String::as_str))
         );
-        if told.is_empty() {
+        if reported.is_empty() {
             output::write_stdout(&format!(
                 "waiting until nobody holds {}\n",
                 join_first_names(held.iter().map(String::as_str))
             ));
-            told.extend(held);
+            reported.extend(held);
         }
         tokio::time::sleep(ROUND_INTERVAL).await;
     }

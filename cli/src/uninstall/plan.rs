@@ -172,8 +172,8 @@ fn build_action_removal(queue: &Value) -> Option<Write> {
 /// Takes these off a queue as they are; `None` where it has none of them.
 fn build_annotation_removal(queue: &Value, names: &[&str]) -> Option<Write> {
     let take = |name: &&str| {
-        let (told, path) = (annotation_of(queue, name)?, annotation_path(name));
-        Some([json!({"op": "test", "path": path, "value": told}), json!({"op": "remove", "path": path})])
+        let (reported, path) = (annotation_of(queue, name)?, annotation_path(name));
+        Some([json!({"op": "test", "path": path, "value": reported}), json!({"op": "remove", "path": path})])
     };
     let steps: Vec<Value> = names.iter().filter_map(take).flatten().collect();
     (!steps.is_empty()).then(|| build_write(&objects::queue_resource(), queue, Body::JsonPatch(json!(steps))))

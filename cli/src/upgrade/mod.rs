@@ -192,7 +192,7 @@ fn format_findings(title: &str, findings: &[&Finding]) -> String {
 /// Waits until whoever runs the components has replaced all of them.
 async fn wait_for_components(host: &Client, places: &GatherOptions, wait: Duration) -> anyhow::Result<String> {
     let until = Instant::now() + wait;
-    let mut told = false;
+    let mut reported = false;
     loop {
         let began = Instant::now();
         let findings = examine(host, places).await?;
@@ -201,7 +201,7 @@ async fn wait_for_components(host: &Client, places: &GatherOptions, wait: Durati
         if left.is_empty() {
             return Ok(format!("they are {}", env!("CARGO_PKG_VERSION")));
         }
-        if !std::mem::replace(&mut told, true) {
+        if !std::mem::replace(&mut reported, true) {
             output::write_stdout(&format_findings("replace the components now, one after the other", &left));
         }
         anyhow::ensure!(

@@ -185,8 +185,8 @@ mod tests {
             Check::Records.warning("odd"),
             Check::Members.error("one of many"),
         ];
-        let told: Vec<&str> = list_obstacles(&findings).iter().map(|one| one.what.as_str()).collect();
-        assert_eq!(told, ["nobody holds the Lease"]);
+        let reported: Vec<&str> = list_obstacles(&findings).iter().map(|one| one.what.as_str()).collect();
+        assert_eq!(reported, ["nobody holds the Lease"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! Rule: when a job was admitted is said by its PodGroup until it is placed, and then by its admission record where a
 //! limit of its run counts from there. Of other jobs only an event tells it, as long as there is one.
 
+use caldera_core::time::EpochSeconds;
 use jiff::Timestamp;
 
 use super::{job::JobView, state::State};
@@ -30,7 +31,7 @@ pub fn list_steps(job: &JobView<'_>) -> Vec<Step> {
     add(job.created(), "Submitted", format!("to queue {}", job.queue()));
     add(job.bound_at(), "Gated", "Karmada made its binding; it waits until it is admitted".to_owned());
     if let Some(eviction) = job.eviction() {
-        let at = Timestamp::from_second(eviction.at).ok().filter(|_| eviction.at > 0);
+        let at = eviction.at.to_timestamp().filter(|_| eviction.at > EpochSeconds::default());
         add(at, "Evicted", format!("{}: {}", eviction.reason, eviction.message));
     }
     let clusters: Vec<String> = job.clusters().iter().map(|(name, pods)| format!("{name}: {pods}")).collect();

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_without_a_key_is_told() {
+    fn a_secret_without_a_key_is_reported() {
         let error = SharedAuthority::from_secret(Secret::default()).unwrap_err();
         assert!(error.to_string().contains("tls.key"), "{error}");
     }

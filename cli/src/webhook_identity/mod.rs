@@ -86,7 +86,7 @@ impl Registration {
     }
 
     /// Tells callers of a bundle that somebody else wrote.
-    async fn tell_bundle(&self, bundle: &str, expiry: &CertificateExpiry) -> anyhow::Result<()> {
+    async fn report_bundle(&self, bundle: &str, expiry: &CertificateExpiry) -> anyhow::Result<()> {
         parse_roots(bundle)?;
         self.ensure_bundle(bundle, true).await?;
         expiry.show_certificate(AUTHORITY, bundle);
@@ -173,7 +173,7 @@ pub async fn follow_bundle(
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let mut known = read_pem(&path)?;
-    registration.tell_bundle(&known, &expiry).await?;
+    registration.report_bundle(&known, &expiry).await?;
     let stop = stop.clone();
     tokio::spawn(async move {
         let mut failures = Failures::default();
@@ -181,7 +181,7 @@ pub async fn follow_bundle(
             let looked = async {
                 let now = read_pem(&path)?;
                 if now != known {
-                    registration.tell_bundle(&now, &expiry).await?;
+                    registration.report_bundle(&now, &expiry).await?;
                     tracing::info!(path = %path.display(), "the webhook configurations trust what is in the file now");
                     known = now;
                 } else {
@@ -242,7 +242,7 @@ struct Kept {
     /// Signed it.
     signer: String,
     /// What callers were told to trust.
-    told: String,
+    reported: String,
 }
 
 impl AuthorityKeeper {
@@ -277,21 +277,21 @@ impl AuthorityKeeper {
     /// Takes the steps that are due, and tells callers what is trusted after each.
     async fn look(&self, kept: Option<&Kept>) -> anyhow::Result<Kept> {
         let client = &self.registration.client;
-        let mut told = kept.map(|kept| kept.told.clone());
+        let mut reported = kept.map(|kept| kept.reported.clone());
         for _ in 0..MOST_STEPS {
             let now = Timestamp::now();
             let validity = begin_validity(now, self.timing.authority_lasts);
             let shared = share_authority(client, &self.namespace, Some(validity)).await?;
             let bundle = shared.bundle();
-            let is_new = told.as_ref() != Some(&bundle) || shared.is_replaced();
+            let is_new = reported.as_ref() != Some(&bundle) || shared.is_replaced();
             self.registration.ensure_bundle(&bundle, is_new).await?;
-            told = Some(bundle.clone());
+            reported = Some(bundle.clone());
             let step = decide_step(&shared.to_state()?, &self.timing, now);
             if step == RotationStep::Keep {
                 let identity = self.choose_identity(kept, &shared, now)?;
                 self.expiry.show_certificate(SERVING, &identity.cert_pem);
                 self.expiry.show_certificate(AUTHORITY, &shared.current.cert_pem);
-                return Ok(Kept { identity, signer: shared.current.cert_pem, told: bundle });
+                return Ok(Kept { identity, signer: shared.current.cert_pem, reported: bundle });
             }
             take_step(client, &self.namespace, &shared, step, (validity, now)).await?;
         }

@@ -57,8 +57,8 @@ impl Browser {
         };
         let process = Killed(process);
         let (port, path) = until("Chromium does not listen", || {
-            let told = fs::read_to_string(profile.join("DevToolsActivePort")).map_err(|error| error.to_string())?;
-            let (port, path) = told.trim().split_once('\n').ok_or("half a file")?;
+            let reported = fs::read_to_string(profile.join("DevToolsActivePort")).map_err(|error| error.to_string())?;
+            let (port, path) = reported.trim().split_once('\n').ok_or("half a file")?;
             Ok((port.parse::<u16>().map_err(|error| error.to_string())?, path.to_owned()))
         });
         let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -90,18 +90,18 @@ impl Browser {
             let Self { runtime, socket, .. } = &mut *self;
             let next = runtime.block_on(async { tokio::time::timeout(PATIENCE, socket.next()).await });
             let message = next.expect("Chromium does not answer").expect("it ended").unwrap();
-            let Ok(told) = serde_json::from_str::<Value>(message.to_text().unwrap_or_default()) else { continue };
-            if told["id"] == self.asked {
-                assert!(told["error"].is_null(), "{method}: {told}");
-                return told["result"].clone();
+            let Ok(reported) = serde_json::from_str::<Value>(message.to_text().unwrap_or_default()) else { continue };
+            if reported["id"] == self.asked {
+                assert!(reported["error"].is_null(), "{method}: {reported}");
+                return reported["result"].clone();
             }
-            self.note_error(&told);
+            self.note_error(&reported);
         }
     }
 
-    fn note_error(&mut self, told: &Value) {
-        let params = &told["params"];
-        let is_error = match told["method"].as_str().unwrap_or_default() {
+    fn note_error(&mut self, reported: &Value) {
+        let params = &reported["params"];
+        let is_error = match reported["method"].as_str().unwrap_or_default() {
             "Runtime.exceptionThrown" => true,
             "Runtime.consoleAPICalled" => params["type"] == "error",
             "Log.entryAdded" => params["entry"]["level"] == "error",

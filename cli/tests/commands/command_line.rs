@@ -114,7 +114,7 @@ impl Sandbox {
 }
 
 #[test]
-fn a_kubeconfig_that_is_not_there_is_told() {
+fn a_kubeconfig_that_is_not_there_is_reported() {
     for component in ["webhook", "controller", "scheduler", "member-sim", "karmada-sim"] {
         fails(&[component, "--kubeconfig", "/no/such/file"], &["/no/such/file"]);
     }
@@ -126,7 +126,7 @@ fn a_kubeconfig_that_is_not_there_is_told() {
 }
 
 #[test]
-fn a_kubeconfig_that_is_none_is_told() {
+fn a_kubeconfig_that_is_none_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("garbage");
     fs::write(&path, "neither: [this\n").unwrap();
@@ -134,8 +134,11 @@ fn a_kubeconfig_that_is_none_is_told() {
     // What is in it may be a secret.
     fs::write(&path, "users: [{name: u, user: {token: [hunter2]}}]\n").unwrap();
     let output = ends(&["job", "list", "--kubeconfig", path.to_str().unwrap()]);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(1) && told.contains("garbage") && !told.contains("hunter2"), "{told}");
+    let reported = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        output.status.code() == Some(1) && reported.contains("garbage") && !reported.contains("hunter2"),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -149,16 +152,16 @@ fn wrong_usage_is_exit_code_2_and_a_failure_is_1() {
         &["no-such-command"],
     ] {
         let output = ends(wrong);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {told}");
+        let reported = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {reported}");
     }
-    let told = String::from_utf8(ends(&["job", "list", "--state", "Sleeping"]).stderr).unwrap();
-    assert!(told.contains("Waiting") && told.contains("Inadmissible"), "{told}");
+    let reported = String::from_utf8(ends(&["job", "list", "--state", "Sleeping"]).stderr).unwrap();
+    assert!(reported.contains("Waiting") && reported.contains("Inadmissible"), "{reported}");
     fails(&["job", "list", "--state", "waiting", "--kubeconfig", "/no/such/file"], &["/no/such/file"]);
 }
 
 #[test]
-fn no_kubeconfig_at_all_is_told() {
+fn no_kubeconfig_at_all_is_reported() {
     fails(&["controller"], &["kubeconfig"]);
 }
 
@@ -172,9 +175,9 @@ fn a_collector_that_is_none_ends_a_component_that_names_it_and_no_command_where_
                 (output.status.code(), String::from_utf8(output.stderr).unwrap())
             };
             assert_eq!(run(&["completions", "bash"]), (Some(0), String::new()), "{variable}={address}");
-            let (code, told) = run(&["controller"]);
-            assert!(code == Some(1) && told.contains("kubeconfig"), "{variable}={address}: {told}");
-            assert_eq!(told.contains("no spans are sent"), !address.is_empty(), "{variable}={address}: {told}");
+            let (code, reported) = run(&["controller"]);
+            assert!(code == Some(1) && reported.contains("kubeconfig"), "{variable}={address}: {reported}");
+            assert_eq!(reported.contains("no spans are sent"), !address.is_empty(), "{variable}={address}: {reported}");
         }
     }
 }
@@ -192,7 +195,7 @@ fn a_server_that_does_not_answer_is_told_at_once() {
 }
 
 #[test]
-fn a_taken_port_is_told_with_its_address() {
+fn a_taken_port_is_reported_with_its_address() {
     let dir = tempfile::tempdir().unwrap();
     let sandbox = Sandbox::start(dir.path(), "0");
     let file = dir.path().join("host.kubeconfig");
@@ -210,7 +213,7 @@ fn a_taken_port_is_told_with_its_address() {
 }
 
 #[test]
-fn a_folder_that_can_not_be_written_is_told() {
+fn a_folder_that_can_not_be_written_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
@@ -219,7 +222,7 @@ fn a_folder_that_can_not_be_written_is_told() {
 }
 
 #[test]
-fn a_wrong_certificate_is_told_with_its_path() {
+fn a_wrong_certificate_is_reported_with_its_path() {
     let dir = tempfile::tempdir().unwrap();
     let sandbox = Sandbox::start(dir.path(), "0");
     let file = dir.path().join("host.kubeconfig");
@@ -230,7 +233,7 @@ fn a_wrong_certificate_is_told_with_its_path() {
 }
 
 #[test]
-fn a_bad_webhook_address_is_told() {
+fn a_bad_webhook_address_is_reported() {
     fails(&["manifests", "--webhook-url", "http://plain"], &["--webhook-url", "https://", "http://plain"]);
     fails(&["manifests", "--webhook-url", "https://"], &["--webhook-url"]);
     fails(&["manifests", "--webhook-url", "https://a b"], &["--webhook-url"]);

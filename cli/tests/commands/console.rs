@@ -279,8 +279,8 @@ fn each_sees_in_the_console_what_his_token_may_list() {
     // What the console's own account may not read is said to who may list members, and to nobody else.
     until("no reason is told", || {
         let (_, body) = console.page("/queues/research", &admin);
-        let is_told = body.contains("it is not known: member member1 can not be read");
-        if is_told { Ok(()) } else { Err(body) }
+        let is_reported = body.contains("it is not known: member member1 can not be read");
+        if is_reported { Ok(()) } else { Err(body) }
     });
     let (_, body) = console.page("/queues/research", &tenant);
     assert!(body.contains("<td>not known</td>") && !body.contains("can not be read"), "{body}");
@@ -327,8 +327,8 @@ fn a_tenant_is_told_the_starts_of_his_own_jobs_by_the_console() {
     let from_console = ["--console", &url, "--console-ca", ca.to_str().unwrap()];
     until("the console tells no start", || {
         let text = ask(&list, &from_console);
-        let is_told = text.contains("perhaps 2") && text.contains(&format!("are told by the console {url}\n"));
-        if is_told { Ok(()) } else { Err(text) }
+        let is_reported = text.contains("perhaps 2") && text.contains(&format!("are told by the console {url}\n"));
+        if is_reported { Ok(()) } else { Err(text) }
     });
     let said = ask(&why, &from_console);
     assert!(said.contains("to start perhaps 2") && said.contains("; the console worked it out "), "{said}");

@@ -42,12 +42,12 @@ spec:
 const COMPONENTS: &str = "127.0.0.1:8443";
 
 /// Where commands are typed: a folder, and a kubeconfig.
-struct Desk<'a> {
+struct Prompt<'a> {
     dir: &'a Path,
     kubeconfig: &'a str,
 }
 
-impl Desk<'_> {
+impl Prompt<'_> {
     /// What a person typed before; `caldera` is in the path.
     fn prepare(&self) -> String {
         let bin = Path::new(BINARY).parent().unwrap().display();
@@ -88,29 +88,29 @@ fn the_terminal_screens_of_the_docs() {
     let dir = tempfile::tempdir().unwrap();
     let sandbox = Sandbox::start(dir.path(), 3);
     sandbox.fill_fleet();
-    let desk = Desk { dir: dir.path(), kubeconfig: &sandbox.kubeconfig };
-    let top = Typist::start(&format!("{}; caldera top", desk.prepare()), ROWS, COLUMNS);
+    let prompt = Prompt { dir: dir.path(), kubeconfig: &sandbox.kubeconfig };
+    let top = Typist::start(&format!("{}; caldera top", prompt.prepare()), ROWS, COLUMNS);
     top.shows(&["clusters 3/3 ready", "default/low-priority", "start of the selected: ", "CLUSTERS 3"]);
     write("top", &draw_screen(&top.screen(), ROWS, "caldera top: queues, members, and jobs that wait and run"));
     drop(top);
     let why = ["caldera job why low-priority"];
-    desk.draw("job-why", "caldera job why: the reason, the line, and what each member has", COLUMNS, &why);
+    prompt.draw("job-why", "caldera job why: the reason, the line, and what each member has", COLUMNS, &why);
     let get = ["kubectl get queues,podgroups,vcjob"];
-    desk.draw("kubectl-get", "kubectl get queues, podgroups and vcjob while jobs wait", 172, &get);
+    prompt.draw("kubectl-get", "kubectl get queues, podgroups and vcjob while jobs wait", 172, &get);
     fs::write(dir.path().join("train.yaml"), LONELY).unwrap();
     let apply = ["kubectl apply -f train.yaml", "caldera why train"];
-    desk.draw("submit-warning", "kubectl apply warns of a job that no policy selects", COLUMNS, &apply);
-    desk.run("kubectl delete vcjob train");
-    break_something(&desk);
-    desk.draw("doctor", "caldera doctor: what is wrong, and a command that mends it", COLUMNS, &["caldera doctor"]);
+    prompt.draw("submit-warning", "kubectl apply warns of a job that no policy selects", COLUMNS, &apply);
+    prompt.run("kubectl delete vcjob train");
+    break_something(&prompt);
+    prompt.draw("doctor", "caldera doctor: what is wrong, and a command that mends it", COLUMNS, &["caldera doctor"]);
 }
 
 /// In the ways in which people break it: a queue that was closed in one member, a cluster role that is gone.
-fn break_something(desk: &Desk<'_>) {
-    desk.run("kubectl delete mutatingwebhookconfiguration queue.caldera.dev");
+fn break_something(prompt: &Prompt<'_>) {
+    prompt.run("kubectl delete mutatingwebhookconfiguration queue.caldera.dev");
     let member = "--kubeconfig members/member1.kubeconfig";
     let close = "--subresource=status --type=merge -p '{\"status\":{\"state\":\"Closed\"}}'";
-    desk.run(&format!("kubectl {member} patch queue research {close}"));
+    prompt.run(&format!("kubectl {member} patch queue research {close}"));
 }
 
 #[test]
@@ -118,16 +118,16 @@ fn break_something(desk: &Desk<'_>) {
 fn the_screens_of_an_installation_in_the_docs() {
     let dir = tempfile::tempdir().unwrap();
     let sandbox = Sandbox::start_with(dir.path(), &["--members", "1", "--bare"]);
-    let desk = Desk { dir: dir.path(), kubeconfig: &sandbox.kubeconfig };
+    let prompt = Prompt { dir: dir.path(), kubeconfig: &sandbox.kubeconfig };
     fs::copy(&sandbox.kubeconfig, dir.path().join("karmada.kubeconfig")).unwrap();
     let at = format!("--host-kubeconfig karmada.kubeconfig --components-at https://{COMPONENTS} --dir caldera --yes");
-    desk.run(&format!("caldera install {at} --prepare"));
+    prompt.run(&format!("caldera install {at} --prepare"));
     let server = serve(&dir.path().join("caldera"));
     let install = format!("caldera install {at}");
-    desk.draw("install", "caldera install: six steps, and what the doctor finds", WIDE, &[&install]);
+    prompt.draw("install", "caldera install: six steps, and what the doctor finds", WIDE, &[&install]);
     drop(server);
     let uninstall = "caldera uninstall --kubeconfig karmada.kubeconfig --open-gates --yes | tail -n 14";
-    desk.draw("uninstall", "caldera uninstall: what is opened and removed", WIDE, &[uninstall]);
+    prompt.draw("uninstall", "caldera uninstall: what is opened and removed", WIDE, &[uninstall]);
 }
 
 fn serve(made: &Path) -> Killed {
@@ -144,8 +144,8 @@ fn serve(made: &Path) -> Killed {
 #[ignore = "writes docs/images: .ci/screens"]
 fn the_recording_of_the_demo_in_the_docs() {
     let dir = tempfile::tempdir().unwrap();
-    let desk = Desk { dir: dir.path(), kubeconfig: "/nonexistent" };
-    let recording = desk.record(WIDE, &["caldera demo # --deadline 300"]);
+    let prompt = Prompt { dir: dir.path(), kubeconfig: "/nonexistent" };
+    let recording = prompt.record(WIDE, &["caldera demo # --deadline 300"]);
     let text = recording.screen.contents();
     assert!(!text.contains('✗') && text.contains("What to try next"), "{text}");
     write("demo", &draw_recording(&recording, ROWS, "caldera demo: five acts on a host and three members"));
@@ -164,8 +164,8 @@ fn a_screen_is_drawn_as_text_with_its_colours() {
 #[test]
 fn a_recording_rolls_on_and_skips_what_nobody_waits_for() {
     let dir = tempfile::tempdir().unwrap();
-    let desk = Desk { dir: dir.path(), kubeconfig: "/nonexistent" };
-    let mut recording = desk.record(40, &["seq 40"]);
+    let prompt = Prompt { dir: dir.path(), kubeconfig: "/nonexistent" };
+    let mut recording = prompt.record(40, &["seq 40"]);
     assert_eq!(recording.lines.last().map(|(_, lines)| *lines), Some(41), "{}", recording.screen.contents());
     recording.lines = vec![(Duration::from_secs(1), 1), (Duration::from_secs(60), 41)];
     let svg = draw_recording(&recording, 32, "seq");

@@ -189,8 +189,8 @@ fn take_spans(stream: &TcpStream, spans: &Spans) -> Option<()> {
         }
         let mut body = vec![0; length];
         lines.read_exact(&mut body).ok()?;
-        let told: Value = serde_json::from_slice(&body).ok()?;
-        for scope in told["resourceSpans"][0]["scopeSpans"].as_array()? {
+        let reported: Value = serde_json::from_slice(&body).ok()?;
+        for scope in reported["resourceSpans"][0]["scopeSpans"].as_array()? {
             let read = |span: &Value| {
                 let text = |field: &str| span[field].as_str().unwrap_or_default().to_owned();
                 (text("traceId"), text("name"), span["attributes"].to_string())
@@ -282,8 +282,8 @@ async fn one_process_takes_a_job_through_its_life_with_three_accounts_and_gives_
     }
     assert!(metrics.contains("caldera_stock_scheduler{} 0.0"), "its own scheduler has to be there: {metrics}");
     for part in ["caldera", "caldera_scheduler", "caldera_webhook"] {
-        let told = format!("{part}_watch_last_event_timestamp_seconds{{kind=\"ResourceBinding\"}}");
-        assert!(metrics.contains(&told), "{metrics}");
+        let reported = format!("{part}_watch_last_event_timestamp_seconds{{kind=\"ResourceBinding\"}}");
+        assert!(metrics.contains(&reported), "{metrics}");
     }
     let trace = jobs.get("train").await.unwrap().metadata.uid.unwrap().replace('-', "");
     // What its binding was for each part, and what controller and scheduler wrote of it, in the job's trace.
@@ -293,8 +293,8 @@ async fn one_process_takes_a_job_through_its_life_with_three_accounts_and_gives_
         let is_it = |(of, name, attributes): &(String, String, String)| {
             *of == trace && name == span && attributes.contains(attribute)
         };
-        let is_told = async || server.spans.lock().unwrap().iter().any(is_it);
-        server.until(&format!("span {span} of {attribute} is told"), is_told).await;
+        let is_reported = async || server.spans.lock().unwrap().iter().any(is_it);
+        server.until(&format!("span {span} of {attribute} is told"), is_reported).await;
     }
     let families: Vec<&str> = metrics.lines().filter(|line| line.starts_with("# TYPE")).collect();
     let once: std::collections::BTreeSet<&&str> = families.iter().collect();

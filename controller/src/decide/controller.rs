@@ -16,6 +16,7 @@ use caldera_core::{
     place::spread_constraints::is_duplicated,
     queue::JobId,
     reason::{Position, QueueProblem},
+    time::EpochSeconds,
 };
 use caldera_crds::{links::FederationTopologies, names::volcano::DEFAULT_QUEUE, workload::WorkloadKind};
 use caldera_runtime::watch::Event;
@@ -94,7 +95,7 @@ impl Default for DefaultQueueAsked {
 }
 
 /// How long first lists of kinds told by data are waited for, after all others came.
-const TOLD_KINDS_WITHIN: SignedDuration = SignedDuration::from_secs(30);
+const DECLARED_KINDS_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -166,7 +167,7 @@ impl Controller {
         if !self.objects.lacks_declared_kinds_alone() {
             return None;
         }
-        let until = add_wait(*self.declared_kinds_since.get_or_insert(now), TOLD_KINDS_WITHIN);
+        let until = add_wait(*self.declared_kinds_since.get_or_insert(now), DECLARED_KINDS_WITHIN);
         if now < until {
             return Some(until);
         }
@@ -195,7 +196,7 @@ impl Controller {
     /// Takes in what happened, at this time.
     pub fn observe(&mut self, input: Input, now: Timestamp) {
         self.now = now;
-        self.jobs.engine.set_now(now.as_second());
+        self.jobs.engine.set_now(EpochSeconds::from(now));
         if input.lists_what_is_written() {
             self.sent_writes.begin_anew();
         }
@@ -252,9 +253,9 @@ impl Controller {
             Input::WorksUnwatched(cluster) => return self.objects.losses.forget_works(&cluster),
             Input::Member(cluster, update) => {
                 let batch_jobs = self.list_affected_batch_jobs(&cluster, &update);
-                let tells_load = matches!(update, Update::NodeUse(..) | Update::Load(_) | Update::Down(_));
+                let reports_load = matches!(update, Update::NodeUse(..) | Update::Load(_) | Update::Down(_));
                 self.capacity.apply_update(&cluster, update);
-                if tells_load {
+                if reports_load {
                     self.load_aware.observe_load(&cluster, self.capacity.fleet().member_load(&cluster), now);
                 }
                 for key in batch_jobs {
@@ -407,7 +408,7 @@ impl Controller {
         let state = assess_with_admission_checks(objects, jobs, capacity, binding, now);
         let workload = objects.workloads.get(&binding.workload);
         // One that was released and does not run yet is taken to begin now.
-        let began = workload.and_then(|workload| workload.progress.started).unwrap_or(now.as_second());
+        let began = workload.and_then(|workload| workload.progress.started).unwrap_or_else(|| now.into());
         let ends = workload.and_then(|workload| estimate_end(binding, workload, began));
         // Of what is taken away nothing is cut, granted anew or asked for. Nor is a stale grant cut: that would grant
         // the rest under our lease, and nobody asked whether it is within a limit.
@@ -429,8 +430,7 @@ impl Controller {
         }
         let holds = holds.map(|(queue, resize)| (queue, resize.filter(|_| fault.is_none() && !is_stale)));
         let evicted = holds.is_some() && explain_eviction_wait(objects, jobs, capacity, binding, now).is_some();
-        let again =
-            binding.eviction.as_deref().and_then(|record| Timestamp::from_second(compute_eviction_expiry(record)).ok());
+        let again = binding.eviction.as_deref().and_then(|record| compute_eviction_expiry(record).to_timestamp());
         jobs.apply_resize(objects, binding, holds, evicted, again, now);
         update_assumed_place(objects, jobs, capacity, binding);
         let Some(state) = jobs.states.get(key) else { return };

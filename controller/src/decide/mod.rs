@@ -400,7 +400,7 @@ impl Controller {
     /// When to decide again if nothing happens.
     fn next_due(&self) -> Option<Timestamp> {
         let Self { deadlines, queues, .. } = self;
-        let reservation = self.jobs.engine.next_due().and_then(|due| Timestamp::from_second(due).ok());
+        let reservation = self.jobs.engine.next_due().and_then(|due| due.to_timestamp());
         [
             self.default_queue.again,
             self.fleet_count.due,

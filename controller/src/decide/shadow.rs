@@ -115,8 +115,8 @@ impl Shadow {
                 self.is_listed = true;
             }
             Event::Applied(binding) => {
-                if let Some(told) = self.take_in(controller, binding, now) {
-                    controller.observe(Input::Bindings(Event::Applied(told)), now);
+                if let Some(reported) = self.take_in(controller, binding, now) {
+                    controller.observe(Input::Bindings(Event::Applied(reported)), now);
                 }
             }
             Event::Deleted(binding) => {
@@ -132,16 +132,16 @@ impl Shadow {
         if let Some((_, held)) = self.held.get_mut(&binding.id) {
             **held = binding;
             // A list must name it all the same.
-            return controller.objects.bindings.get(&held.key).map(|told| Binding::clone(told));
+            return controller.objects.bindings.get(&held.key).map(|reported| Binding::clone(reported));
         }
         let is_placed = !binding.clusters.is_empty();
         if !self.known.contains_key(&binding.id) {
             self.known.insert(binding.id.clone(), None);
             if is_placed && self.is_listed {
-                let told = Binding { clusters: Vec::new(), ..binding.clone() };
+                let reported = Binding { clusters: Vec::new(), ..binding.clone() };
                 self.held.insert(binding.id.clone(), (now, Box::new(binding)));
-                self.unplaced.insert(told.key.clone());
-                return Some(self.pretend(told));
+                self.unplaced.insert(reported.key.clone());
+                return Some(self.pretend(reported));
             }
         }
         if is_placed {
@@ -197,7 +197,7 @@ impl Shadow {
         let earlier = self.earlier.remove(&uid);
         let job = self.known.entry(binding.id.clone()).or_default();
         let job = job.get_or_insert_with(|| {
-            let submitted = Timestamp::from_second(binding.created).unwrap_or_default();
+            let submitted = binding.created.to_timestamp().unwrap_or_default();
             earlier.unwrap_or_else(|| ShadowJob::new(&binding.workload, uid, queue.clone(), submitted))
         });
         Some(job)
@@ -219,7 +219,7 @@ impl Shadow {
             return;
         }
         let Some(job) = self.follow_wait(controller, &binding.key).filter(|job| job.placed.is_none()) else { return };
-        let at = binding.scheduled.and_then(|at| Timestamp::from_second(at).ok()).unwrap_or(now);
+        let at = binding.scheduled.and_then(|at| at.to_timestamp()).unwrap_or(now);
         job.placed = Some(at.max(job.submitted));
         job.placed_in = binding.clusters.iter().map(|(cluster, _)| cluster.to_string()).collect();
         let note = ShadowNote::Placed {
@@ -293,8 +293,8 @@ impl Shadow {
         let over: Vec<JobId> = over.map(|(id, _)| id.clone()).collect();
         for id in over {
             let Some((_, binding)) = self.held.remove(&id) else { continue };
-            if let Some(told) = self.take_in(controller, *binding, now) {
-                controller.observe(Input::Bindings(Event::Applied(told)), now);
+            if let Some(reported) = self.take_in(controller, *binding, now) {
+                controller.observe(Input::Bindings(Event::Applied(reported)), now);
             }
         }
     }
@@ -368,7 +368,7 @@ pub(crate) fn decide_in_shadow(
 impl Controller {
     /// When to decide again if nothing happens, of what is decided at all.
     fn next_due_in_shadow(&self) -> Option<Timestamp> {
-        let reservation = self.jobs.engine.next_due().and_then(|due| Timestamp::from_second(due).ok());
+        let reservation = self.jobs.engine.next_due().and_then(|due| due.to_timestamp());
         let due = [
             self.fleet_count.due,
             self.capacity.next_maintenance_end(self.now),

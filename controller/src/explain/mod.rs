@@ -20,6 +20,7 @@ use caldera_core::{
     gang::{ClusterName, WorkloadRef},
     queue::{UnknownStart, ledger::AdmissionStage},
     reason::Reason,
+    time::EpochSeconds,
 };
 use caldera_runtime::clock::format_time;
 use jiff::Timestamp;
@@ -55,7 +56,7 @@ const MOST_JOBS_AHEAD: usize = 10;
 /// Decides as far as it can be decided, for a controller that was filled with lists and is only asked: what would be
 /// written is dropped. Never call it on one whose decisions are written.
 pub fn decide_without_writing(controller: &mut Controller, now: Timestamp) {
-    controller.jobs.engine.set_now(now.as_second());
+    controller.jobs.engine.set_now(EpochSeconds::from(now));
     if controller.is_complete() {
         while decide(controller, now).releases > 0 {}
         return;
@@ -134,7 +135,7 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
     explanation.sentence = answer.sentence;
     explanation.binding = Some(key.to_string());
     explanation.created = format_second(binding.created);
-    explanation.age_seconds = now.as_second().saturating_sub(binding.created).max(0);
+    explanation.age_seconds = EpochSeconds::from(now).seconds_since(binding.created).max(0);
     explanation.deadline = workload.and_then(|workload| workload.deadline_of(binding)).and_then(format_second);
     explanation.asks = ask.as_ref().map(Asks::from);
     explanation.admission = binding.admission.as_deref().cloned();
@@ -162,9 +163,9 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
         explanation.notes.extend(clusters::describe_data_costs(controller, key));
     }
     // Only the controller knows that the API server refused it.
-    let refused = explanation.pod_group.as_ref().filter(|told| told.token == "NotReleased");
-    if let (Verdict::MayStart, Some(told)) = (answer.verdict, refused) {
-        explanation.notes.push(format!("the controller last wrote: {}", told.sentence));
+    let refused = explanation.pod_group.as_ref().filter(|reported| reported.token == "NotReleased");
+    if let (Verdict::MayStart, Some(reported)) = (answer.verdict, refused) {
+        explanation.notes.push(format!("the controller last wrote: {}", reported.sentence));
     }
     explanation.notes.extend(controller.jobs.describe_increase(state));
     explanation.notes.extend(controller.capacity.describe_awaited_nodes(binding.id.as_str()));
@@ -358,7 +359,7 @@ fn find_run_limit(
     now: Timestamp,
 ) -> Option<RunLimitView> {
     if let Some(run) = get_current_run_limit(binding, state.stage()) {
-        let left = run.ends_at().as_seconds().saturating_sub(now.as_second()).max(0);
+        let left = run.ends_at().seconds_since(now.into()).max(0);
         let ends = Some(format_time(to_timestamp(run.ends_at())));
         return Some(RunLimitView { seconds: run.seconds, ends, left_seconds: Some(left) });
     }
@@ -402,8 +403,8 @@ fn estimate_start(controller: &Controller, id: &str) -> Eta {
 /// Which jobs were evicted for a job, as long as the capacity is held for it: their bindings say so.
 fn describe_evictions_for(controller: &Controller, id: &str, now: Timestamp) -> Option<String> {
     let evictions = controller.objects.bindings.values().filter_map(|binding| binding.eviction.as_ref());
-    let ours: Vec<i64> = evictions
-        .filter(|eviction| eviction.preemptor == id && eviction.until > now.as_second())
+    let ours: Vec<EpochSeconds> = evictions
+        .filter(|eviction| eviction.preemptor == id && eviction.until > EpochSeconds::from(now))
         .map(|eviction| eviction.until)
         .collect();
     let until = format_second(*ours.iter().max()?)?;
@@ -411,7 +412,7 @@ fn describe_evictions_for(controller: &Controller, id: &str, now: Timestamp) -> 
     Some(format!("{jobs} evicted for it; the capacity is held for it until {until}"))
 }
 
-/// Seconds since 1970 as Kubernetes writes them.
-fn format_second(seconds: i64) -> Option<String> {
-    Timestamp::from_second(seconds).ok().map(format_time)
+/// A time as Kubernetes writes it.
+fn format_second(time: EpochSeconds) -> Option<String> {
+    time.to_timestamp().map(format_time)
 }

@@ -275,9 +275,9 @@ pub(crate) fn list_amounts(controller: &Controller, name: &QueueName, only: Opti
     let has = controller.jobs.engine.entitlement_of(name);
     let facts = controller.objects.queues.get(name);
     // Whose bindings can not be seen has what the controller last wrote.
-    let told = !controller.is_complete();
+    let reported = !controller.is_complete();
     let used = match facts {
-        Some(facts) if told => &facts.status.allocated,
+        Some(facts) if reported => &facts.status.allocated,
         _ => &has.used,
     };
     let mut names: Vec<&ResourceName> = match only {
@@ -310,7 +310,7 @@ pub(crate) fn list_amounts(controller: &Controller, name: &QueueName, only: Opti
             // Where no queue says how much of a card model there is at most, nobody does.
             limit: (!hidden.contains(&ObjectKind::Clusters) && (!name.is_card() || !of(&has.real).is_zero()))
                 .then(|| of(&has.real)),
-            borrowed: if told { borrowed } else { of(&has.borrowed) },
+            borrowed: if reported { borrowed } else { of(&has.borrowed) },
             used_lately: used_lately(name),
         }
     };

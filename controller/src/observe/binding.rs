@@ -16,6 +16,7 @@ use caldera_core::{
     plan::Plan,
     queue::{JobId, preemption::EvictionRecord},
     resources::Resources,
+    time::EpochSeconds,
 };
 use caldera_crds::{
     binding::{BindingView, Gate},
@@ -66,8 +67,8 @@ pub struct Binding {
     pub id: JobId,
     /// As last seen.
     pub resource_version: Arc<str>,
-    /// Seconds since 1970.
-    pub created: i64,
+    /// When it was made.
+    pub created: EpochSeconds,
     /// Its workload.
     pub workload: Arc<WorkloadRef>,
     /// Of the workload it was made from.
@@ -94,8 +95,8 @@ pub struct Binding {
     pub planned: bool,
     /// What was last taken from it.
     pub eviction: Option<Arc<EvictionRecord>>,
-    /// When its clusters were last chosen, in seconds since 1970.
-    pub scheduled: Option<i64>,
+    /// When its clusters were last chosen.
+    pub scheduled: Option<EpochSeconds>,
     /// As placement sees it; `None` for dependencies' bindings, which have no placement.
     pub placement: Option<Arc<place::Binding>>,
     /// What one replica asks for, as Karmada's interpreter told.
@@ -151,7 +152,7 @@ impl Binding {
             key: Key::from_metadata(metadata),
             id: metadata.uid.as_deref().unwrap_or("").into(),
             resource_version: metadata.resource_version.as_deref().unwrap_or("").into(),
-            created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
+            created: metadata.creation_timestamp.as_ref().map(|time| time.0.into()).unwrap_or_default(),
             workload: Arc::new(view.workload()),
             workload_uid: spec.resource.uid.as_deref().unwrap_or("").into(),
             gate: view.gate(),
@@ -165,7 +166,7 @@ impl Binding {
             plan: view.plan().map(Arc::new),
             planned: view.has_plan(),
             eviction: view.eviction().map(Arc::new),
-            scheduled: view.last_scheduled().map(|time| time.as_second()),
+            scheduled: view.last_scheduled().map(EpochSeconds::from),
             placement: spec.placement.is_some().then(|| Arc::new(placement::read_binding(spec, view.status))),
             replica_request: requirements
                 .map(|requirements| Arc::new(placement::read_resource_list(&requirements.resource_request)))
@@ -237,8 +238,8 @@ fn read_failure(binding: BindingView<'_>) -> Option<JobFailure> {
     if binding.workload_kind() != Some(WorkloadKind::BatchJob) || !have_all_copies_ended(binding) {
         return None;
     }
-    let told = list_copies(binding).filter_map(|item| Some((&*item.cluster_name, item.status.as_ref()?)));
-    read_job_failure(&told.collect::<Vec<_>>())
+    let reported = list_copies(binding).filter_map(|item| Some((&*item.cluster_name, item.status.as_ref()?)));
+    read_job_failure(&reported.collect::<Vec<_>>())
 }
 
 /// What Karmada tells of the copies in the clusters that it is to be in.
@@ -266,8 +267,8 @@ fn list_orphan_copies(binding: BindingView<'_>) -> Vec<ClusterName> {
 /// A Work that nobody has tried yet says nothing.
 fn list_refused_copies(binding: BindingView<'_>) -> Vec<(ClusterName, Arc<str>)> {
     let refused = list_copies(binding).filter(|item| item.applied != Some(true));
-    let told = refused.filter_map(|item| Some((item, item.applied_message.as_deref()?)));
-    let all = told.filter(|(_, message)| !message.is_empty());
+    let reported = refused.filter_map(|item| Some((item, item.applied_message.as_deref()?)));
+    let all = reported.filter(|(_, message)| !message.is_empty());
     all.map(|(item, message)| (item.cluster_name.as_str().into(), message.into())).collect()
 }
 

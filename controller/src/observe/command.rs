@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use caldera_core::gang::QueueName;
+use caldera_core::{gang::QueueName, time::EpochSeconds};
 use caldera_crds::{action::Action, volcano::bus::Command, workload::WorkloadKind};
 
 use super::{binding::Key, cluster::read_action};
@@ -23,8 +23,8 @@ pub struct CommandFacts<T = CommandTarget> {
     pub key: Key,
     /// UID.
     pub uid: Arc<str>,
-    /// Seconds since 1970.
-    pub created: i64,
+    /// When it was made.
+    pub created: EpochSeconds,
     /// As last seen.
     pub resource_version: Arc<str>,
     /// What it is for.
@@ -57,7 +57,7 @@ impl CommandFacts {
         Some(Self {
             key,
             uid: metadata.uid.as_deref().unwrap_or("").into(),
-            created: metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
+            created: metadata.creation_timestamp.as_ref().map(|time| time.0.into()).unwrap_or_default(),
             resource_version: metadata.resource_version.as_deref().unwrap_or("").into(),
             target: of,
             target_uid: target.uid.as_str().into(),
@@ -89,7 +89,7 @@ impl<T> CommandFacts<T> {
     }
 
     /// Orders Commands by age, to the last tie.
-    pub(crate) fn rank_by_age(&self) -> (i64, u64, &str) {
+    pub(crate) fn rank_by_age(&self) -> (EpochSeconds, u64, &str) {
         (self.created, self.resource_version.parse().unwrap_or(u64::MAX), &self.uid)
     }
 }

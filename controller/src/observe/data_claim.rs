@@ -9,6 +9,7 @@ use caldera_core::{
     admission::KnownData,
     data_source::{ClaimKey, DataChange, DataClaim, DataIndex, DataSource, MOST_CLAIMS},
     gang::WorkloadRef,
+    time::EpochSeconds,
 };
 use caldera_crds::{
     data_source::{read_claim, read_source},
@@ -57,7 +58,7 @@ pub(crate) struct ClaimStatus {
     /// The condition's status, and since when that is so.
     pub(crate) since: Option<(String, String)>,
     /// When it was made, in seconds since 1970.
-    pub(crate) created: i64,
+    pub(crate) created: EpochSeconds,
 }
 
 /// Who a source says is bound to it: namespace, name and UID of each.
@@ -104,7 +105,7 @@ impl DataClaimFacts {
             resource_version,
             said: fingerprint_claim(phase, status.bound_data_source.as_deref().unwrap_or_default(), words),
             since: condition.map(|it| (it.status.clone(), it.last_transition_time.0.to_string())),
-            created: object.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
+            created: object.metadata.creation_timestamp.as_ref().map(|time| time.0.into()).unwrap_or_default(),
         };
         Self { claim: read_claim(object), status }
     }

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use caldera_core::gang::ClusterName;
+use caldera_core::{gang::ClusterName, time::EpochSeconds};
 use caldera_crds::{
     cluster_annotations::parse_fence_time,
     karmada::{cluster::Cluster, work::Work},
@@ -33,12 +33,12 @@ const SKEW: i64 = 300;
 /// Whether a cluster is there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Presence {
-    /// Since when it is not ready, in seconds since 1970.
-    pub lost_since: Option<i64>,
+    /// Since when it is not ready.
+    pub lost_since: Option<EpochSeconds>,
     /// Since when it is ready.
-    ready_since: Option<i64>,
+    ready_since: Option<EpochSeconds>,
     /// When its admin last said that nothing runs there.
-    fenced_at: Option<i64>,
+    fenced_at: Option<EpochSeconds>,
 }
 
 impl Presence {
@@ -46,18 +46,18 @@ impl Presence {
         let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
         let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
         let is_ready = ready.is_some_and(|condition| condition.status == "True");
-        let since = ready.map(|condition| condition.last_transition_time.0.as_second());
+        let since = ready.map(|condition| condition.last_transition_time.0.into());
         let annotations = cluster.metadata.annotations.as_ref();
         let fenced = annotations.and_then(|all| all.get(FENCED_AT)).and_then(|at| parse_fence_time(at).ok());
         Self {
             lost_since: since.filter(|_| !is_ready),
             ready_since: since.filter(|_| is_ready),
-            fenced_at: fenced.map(Timestamp::as_second),
+            fenced_at: fenced.map(EpochSeconds::from),
         }
     }
 
     /// Whether that was said of this loss. What is said of a time to come is said of no loss.
-    fn is_fenced(self, now: i64) -> bool {
+    fn is_fenced(self, now: EpochSeconds) -> bool {
         let said = self.fenced_at.filter(|fenced| *fenced <= now.saturating_add(SKEW));
         matches!((self.lost_since, said), (Some(lost), Some(fenced)) if fenced >= lost)
     }
@@ -125,8 +125,8 @@ impl Works {
 struct Withdrawal {
     /// The lost clusters that it was withdrawn from for that.
     from: BTreeSet<ClusterName>,
-    /// When the last of its Works there was seen to be gone, in seconds since 1970.
-    proven_at: Option<i64>,
+    /// When the last of its Works there was seen to be gone.
+    proven_at: Option<EpochSeconds>,
     /// It ended where its copies were left: its Works matter to nobody.
     ended: bool,
 }
@@ -149,7 +149,7 @@ impl Losses {
     }
 
     /// Clusters that are lost, and since when.
-    pub(crate) fn list_lost(&self) -> impl Iterator<Item = (&ClusterName, i64)> {
+    pub(crate) fn list_lost(&self) -> impl Iterator<Item = (&ClusterName, EpochSeconds)> {
         self.clusters.iter().filter_map(|(name, presence)| Some((name, presence.lost_since?)))
     }
 
@@ -200,7 +200,7 @@ impl Losses {
         };
         for key in changed.iter().filter(|key| !works.has(key)) {
             if let Some(withdrawal) = self.withdrawn.get_mut(key) {
-                withdrawal.proven_at = Some(now.as_second());
+                withdrawal.proven_at = Some(now.into());
             }
         }
         changed
@@ -223,14 +223,14 @@ impl Losses {
         self.clusters.get(cluster).is_some_and(|presence| presence.lost_since.is_some())
     }
 
-    /// Since when a cluster is ready, in seconds since 1970; `None` while it is not.
-    pub(crate) fn find_ready_time(&self, cluster: &ClusterName) -> Option<i64> {
+    /// Since when a cluster is ready; `None` while it is not.
+    pub(crate) fn find_ready_time(&self, cluster: &ClusterName) -> Option<EpochSeconds> {
         self.clusters.get(cluster)?.ready_since
     }
 
     /// Whether nothing runs in a lost cluster by its admin's word, or it is a cluster no more.
     pub(crate) fn is_given_up(&self, cluster: &ClusterName, now: Timestamp) -> bool {
-        self.clusters.get(cluster).is_none_or(|presence| presence.is_fenced(now.as_second()))
+        self.clusters.get(cluster).is_none_or(|presence| presence.is_fenced(now.into()))
     }
 
     /// Bindings that wait for a cluster, or have copies there.
@@ -240,13 +240,13 @@ impl Losses {
         waiting.chain(there).cloned().collect()
     }
 
-    /// When a withdrawn binding's last Work in a lost cluster was seen to be gone, in seconds since 1970.
-    pub(crate) fn get_copies_gone_time(&self, key: &Key) -> Option<i64> {
+    /// When a withdrawn binding's last Work in a lost cluster was seen to be gone.
+    pub(crate) fn get_copies_gone_time(&self, key: &Key) -> Option<EpochSeconds> {
         self.withdrawn.get(key)?.proven_at
     }
 
     /// Whether a lost cluster's admin said that nothing runs there any more.
-    pub(crate) fn is_fenced(&self, cluster: &str, now: i64) -> bool {
+    pub(crate) fn is_fenced(&self, cluster: &str, now: EpochSeconds) -> bool {
         self.clusters.get(cluster).is_some_and(|presence| presence.is_fenced(now))
     }
 
@@ -258,7 +258,7 @@ impl Losses {
             let works = self.works.get(*name);
             let is_lost = presence.lost_since.is_some();
             let was_there = withdrawal.is_some_and(|it| is_lost || it.from.contains(*name));
-            !presence.is_fenced(now.as_second())
+            !presence.is_fenced(now.into())
                 && (works.is_some_and(|works| works.has(key)) || (was_there && works.is_none_or(|works| !works.listed)))
         };
         self.clusters.iter().filter(may_run).map(|(name, _)| name).collect()

@@ -97,7 +97,7 @@ impl Objects {
     /// The limit of a run of a workload that begins now.
     pub(crate) fn build_run_limit(&self, workload: &Workload, now: Timestamp) -> Option<RunLimit> {
         let seconds = self.find_max_run_time(workload)?;
-        Some(RunLimit { from: EpochSeconds::new(now.as_second()), seconds })
+        Some(RunLimit { from: EpochSeconds::from(now), seconds })
     }
 
     /// Whether a workload may be evicted, as it says, or as its queue or one above it says of all.

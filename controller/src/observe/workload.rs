@@ -7,7 +7,7 @@ use std::sync::Arc;
 use caldera_core::{
     gang::{Gang, QueueName, WorkloadRef},
     reason::Reason,
-    time::SubmitTime,
+    time::{EpochSeconds, SubmitTime},
 };
 use caldera_crds::{
     action::Action,
@@ -123,8 +123,8 @@ impl SaidState {
 impl Workload {
     /// By when it should have started, in seconds since 1970, if it says how long it may wait.
     #[must_use]
-    pub fn deadline_of(&self, binding: &Binding) -> Option<i64> {
-        self.submit_time_of(binding).as_second().checked_add(self.sla_waiting_time?)
+    pub fn deadline_of(&self, binding: &Binding) -> Option<EpochSeconds> {
+        self.submit_time_of(binding).as_time().checked_add(self.sla_waiting_time?)
     }
 
     /// When it came: in the second in which its binding was made, and among those of that second as it was submitted.

@@ -109,8 +109,8 @@ mod tests {
             ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]", "it is no answer"),
             (&*too_much.leak(), "length limit exceeded"),
         ] {
-            let told = ask(Some(answer)).await.0.unwrap_err();
-            assert!(told.contains(why), "{told}");
+            let reported = ask(Some(answer)).await.0.unwrap_err();
+            assert!(reported.contains(why), "{reported}");
         }
     }
 

@@ -109,7 +109,7 @@ pub(super) async fn follow_chosen_settings(
     stop: CancellationToken,
 ) {
     let maps: Api<ConfigMap> = Api::namespaced(client, &namespace);
-    let mut told = false;
+    let mut reported = false;
     loop {
         match tokio::time::timeout(PERIOD, maps.get_opt(CHOSEN)).await {
             Ok(Ok(found)) => {
@@ -120,10 +120,10 @@ pub(super) async fn follow_chosen_settings(
                         return;
                     }
                 }
-                told = false;
+                reported = false;
             }
-            Ok(Err(error)) if !told => {
-                told = true;
+            Ok(Err(error)) if !reported => {
+                reported = true;
                 tracing::warn!(namespace, %error, "ConfigMap {CHOSEN} can not be read: settings stay as they are");
             }
             Ok(Err(_)) | Err(_) => {}

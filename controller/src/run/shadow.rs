@@ -44,7 +44,7 @@ const WRITE_AGAIN: Duration = Duration::from_secs(10);
 /// # Errors
 /// If it can not go on.
 pub async fn run_in_shadow(config: Config, client: Client, shutdown: CancellationToken) -> Result<(), Error> {
-    let (metrics, told) = (Metrics::register_in(&config.registry), ShadowMetrics::register_in(&config.registry));
+    let (metrics, reported) = (Metrics::register_in(&config.registry), ShadowMetrics::register_in(&config.registry));
     let stop = shutdown.child_token();
     let _stop_watches = stop.clone().drop_guard();
     let (inputs, mut events) = mpsc::channel(BACKLOG);
@@ -113,7 +113,7 @@ pub async fn run_in_shadow(config: Config, client: Client, shutdown: Cancellatio
         }
         let overdue = controller.give_up_overdue_lists(now);
         let (notes, due) = decide_in_shadow(&mut controller, &mut shadow, now);
-        notes.iter().for_each(|note| tell_note(&told, note));
+        notes.iter().for_each(|note| report_note(&reported, note));
         next = due.into_iter().chain(overdue).min();
         if !controller.is_complete() {
             continue;
@@ -137,7 +137,7 @@ pub async fn run_in_shadow(config: Config, client: Client, shutdown: Cancellatio
 }
 
 /// Logs and counts what would have been done.
-fn tell_note(metrics: &ShadowMetrics, note: &ShadowNote) {
+fn report_note(metrics: &ShadowMetrics, note: &ShadowNote) {
     match note {
         ShadowNote::Released { binding, queue, clusters } => {
             metrics.released.inc();

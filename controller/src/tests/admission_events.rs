@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::world::World;
 
 /// The jobs that were told that they were admitted.
-fn told(world: &World) -> Vec<String> {
+fn reported(world: &World) -> Vec<String> {
     let of_admission = world.objects.values().filter(|it| it["kind"] == "Event" && it["reason"] == "Admitted");
     of_admission.map(|event| event["involvedObject"]["name"].as_str().unwrap().to_owned()).collect()
 }
@@ -32,12 +32,12 @@ fn of_many_that_were_admitted_after_a_wait_a_few_are_told_at_once_and_the_others
     world.pass(60);
     world.delete("ResourceBinding", "first-job");
     world.settle();
-    let at_once = told(&world).len();
+    let at_once = reported(&world).len();
     assert!((1..=10).contains(&at_once), "{at_once} at once");
-    let untold = (0..30).rev().map(|at| format!("w{at}")).find(|job| !told(&world).contains(job)).unwrap();
+    let untold = (0..30).rev().map(|at| format!("w{at}")).find(|job| !reported(&world).contains(job)).unwrap();
     world.delete("ResourceBinding", &format!("{untold}-job"));
     world.pass(40);
-    let all = told(&world);
+    let all = reported(&world);
     assert_eq!(all.len(), 29, "each once");
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 29);
     assert!(!all.contains(&untold), "it holds nothing any more");

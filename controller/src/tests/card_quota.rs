@@ -120,7 +120,7 @@ fn more_than_the_whole_quota_of_a_model_is_never_admitted_and_told_with_numbers(
 }
 
 #[test]
-fn a_model_that_no_cluster_has_is_told_by_placement_and_charged_to_nobody() {
+fn a_model_that_no_cluster_has_is_reported_by_placement_and_charged_to_nobody() {
     let mut world = fleet();
     submit(&mut world, "a", "a", 1, Some("V100"));
     assert!(world.pass(5).is_empty());
@@ -155,8 +155,8 @@ fn a_job_that_names_no_model_or_another_one_is_inadmissible_and_holds_nobody_up(
     assert_eq!(world.pass(5), ["cpu-job"]);
     let (reason, message) = world.says("unnamed");
     assert_eq!(reason, "NoCardQuota");
-    let told = "queue top, above queue a, has its quota of nvidia.com/gpu by card model";
-    assert!(message.starts_with(told), "{message}");
+    let reported = "queue top, above queue a, has its quota of nvidia.com/gpu by card model";
+    assert!(message.starts_with(reported), "{message}");
     let (reason, message) = world.says("other");
     assert_eq!(reason, "NoCardQuota");
     assert!(message.contains("no quota of the H100 that task worker names"), "{message}");
@@ -261,7 +261,7 @@ fn a_scale_down_after_the_model_is_gone_from_the_quota_gives_its_charge_back() {
 }
 
 #[test]
-fn amounts_by_card_model_in_a_queues_spec_count_for_nothing_and_are_told() {
+fn amounts_by_card_model_in_a_queues_spec_count_for_nothing_and_are_reported() {
     let mut world = fleet();
     let card = json!({"nvidia.com/gpu:A100": "1"});
     world.queue("a", &json!({"parent": "top", "capability": card, "deserved": card, "guarantee": {"resource": card}}));
@@ -269,8 +269,8 @@ fn amounts_by_card_model_in_a_queues_spec_count_for_nothing_and_are_told() {
     assert_eq!(world.pass(5), ["x-job"]);
     world.pass(60);
     let note = world.get("Queue", "a")["metadata"]["annotations"]["caldera.dev/queue-status"].to_string();
-    let told = "spec.capability.nvidia.com/gpu:A100: counts for nothing: the quota of a card model is annotation";
-    assert!(note.contains(&format!("{told} {CARD_QUOTA}")), "{note}");
+    let reported = "spec.capability.nvidia.com/gpu:A100: counts for nothing: the quota of a card model is annotation";
+    assert!(note.contains(&format!("{reported} {CARD_QUOTA}")), "{note}");
     for field in ["spec.deserved", "spec.guarantee.resource"] {
         assert!(note.contains(&format!("{field}.nvidia.com/gpu:A100 counts for nothing")), "{note}");
     }

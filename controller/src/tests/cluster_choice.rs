@@ -40,7 +40,7 @@ fn move_to(world: &mut World, job: &str, choice: ClusterChoice) -> MoveAnswer {
 }
 
 #[test]
-fn a_job_is_released_to_the_clusters_that_its_user_chose_or_waits_and_is_told() {
+fn a_job_is_released_to_the_clusters_that_its_user_chose_or_waits_and_is_reported() {
     let mut world = world();
     world.job("first", "q", 60);
     choose(&mut world, "first", &json!({"caldera.dev/clusters": "m2"}));

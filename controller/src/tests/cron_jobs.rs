@@ -41,7 +41,7 @@ fn end(world: &mut World, job: &str, phase: &str) {
     world.settle();
 }
 
-fn told(world: &World) -> Vec<String> {
+fn reported(world: &World) -> Vec<String> {
     let events = world.objects.values().filter(|object| object["kind"] == "Event" && object["reason"] == "RunNotMade");
     events.map(|event| event["note"].as_str().or(event["message"].as_str()).unwrap_or_default().to_owned()).collect()
 }
@@ -164,18 +164,18 @@ fn a_job_whose_time_is_over_stays_until_the_status_has_its_run() {
 }
 
 #[test]
-fn what_is_anothers_is_left_alone_and_what_goes_wrong_is_told_once() {
+fn what_is_anothers_is_left_alone_and_what_goes_wrong_is_reported_once() {
     let mut world = world(json!({}));
     world.put(super::world::job("c-16667", "q", 1));
     world.pass(25);
     assert_eq!(world.get("Job", "c-16667")["metadata"]["ownerReferences"], Value::Null);
-    assert!(told(&world).len() == 1 && told(&world)[0].contains("c-16667"), "{:?}", told(&world));
+    assert!(reported(&world).len() == 1 && reported(&world)[0].contains("c-16667"), "{:?}", reported(&world));
     world.delete("Job", "c-16667");
     let mut world = self::world(json!({}));
     world.fail =
         vec![("jobs", Failure::Refused { code: 403, reason: "Forbidden".into(), message: "no such queue".into() })];
     world.pass(70);
-    assert_eq!((jobs(&world).len(), told(&world)), (0, vec!["no such queue".to_owned()]));
+    assert_eq!((jobs(&world).len(), reported(&world)), (0, vec!["no such queue".to_owned()]));
     world.pass(60);
     assert_eq!(jobs(&world).len(), 1, "it is tried again");
 }
@@ -187,7 +187,7 @@ fn one_that_a_policy_sends_to_members_is_theirs_to_run() {
     world.patch("CronJob", "c", &claimed);
     world.patch("CronJob", "c", &json!({"spec": {"suspend": false}}));
     world.pass(125);
-    assert_eq!((jobs(&world).len(), told(&world).len()), (0, 1));
+    assert_eq!((jobs(&world).len(), reported(&world).len()), (0, 1));
 }
 
 /// The same in a namespace that opted in or not, with jobs of Kubernetes.

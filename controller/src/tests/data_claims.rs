@@ -88,7 +88,7 @@ fn a_job_whose_claim_has_no_source_waits_with_that_reason_and_starts_once_there_
 }
 
 #[test]
-fn a_job_that_finds_no_place_where_its_data_is_is_told_where_that_is() {
+fn a_job_that_finds_no_place_where_its_data_is_is_reported_where_that_is() {
     let mut world = world();
     source(&mut world, "users", &["m2"]);
     world.job("first", "q", 60);

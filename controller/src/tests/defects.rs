@@ -84,11 +84,11 @@ fn who_names_a_class_that_there_is_not_counts_as_who_names_none_defect_4() {
     world.pass(40);
     let said = "PriorityClass mine does not exist: priority 50 is assumed";
     assert!(world.says("a").1.contains(said), "{:?}", world.says("a"));
-    let told = ("Warning".to_owned(), "PriorityClassNotFound".to_owned());
-    assert_eq!(world.events().iter().filter(|event| **event == told).count(), 1, "{:?}", world.events());
+    let reported = ("Warning".to_owned(), "PriorityClassNotFound".to_owned());
+    assert_eq!(world.events().iter().filter(|event| **event == reported).count(), 1, "{:?}", world.events());
     world.restart();
     world.pass(40);
-    assert_eq!(world.events().iter().filter(|event| **event == told).count(), 1, "told once");
+    assert_eq!(world.events().iter().filter(|event| **event == reported).count(), 1, "told once");
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn a_release_under_way_is_neither_repeated_nor_forgotten_defect_19() {
     assert_eq!(decisions.writes.iter().filter(|write| is_release(write)).count(), 1);
     // An echo of the binding as it was: nothing is known of the release yet.
     let before = world.get("ResourceBinding", "a-job").clone();
-    world.tell(&before, false);
+    world.report(&before, false);
     let again = decide(&mut world.controller, world.now);
     assert!(!again.writes.iter().any(is_release));
     assert_eq!(world.used("q"), "4");
@@ -275,7 +275,7 @@ fn an_older_event_after_a_release_changes_nothing_defect_19() {
     world.job("b", "q", 4);
     let before = world.get("ResourceBinding", "a-job").clone();
     assert_eq!(world.settle(), ["a-job"]);
-    world.tell(&before, false);
+    world.report(&before, false);
     assert!(world.settle().is_empty());
     assert_eq!(world.used("q"), "4");
 }

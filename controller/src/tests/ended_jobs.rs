@@ -44,7 +44,7 @@ fn save(world: &mut World) -> JobHistory {
     save_all(world).0
 }
 
-fn told(history: &JobHistory) -> Vec<(String, String)> {
+fn reported(history: &JobHistory) -> Vec<(String, String)> {
     history.list_lines().into_iter().map(|EndedJob { name, result, .. }| (name, result)).collect()
 }
 
@@ -210,7 +210,7 @@ fn a_job_that_is_deleted_while_it_is_charged_ends_as_deleted_and_one_that_waits_
         world.delete("ResourceBinding", &format!("{job}-job"));
     }
     world.pass(3);
-    assert_eq!(told(&save(&mut world)), [line("a", "Deleted")]);
+    assert_eq!(reported(&save(&mut world)), [line("a", "Deleted")]);
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_binding_that_is_made_again_is_no_end_of_its_job() {
     runs(&mut world, "a", 4);
     world.delete("ResourceBinding", "a-job");
     world.pass(3);
-    assert_eq!(told(&save(&mut world)), []);
+    assert_eq!(reported(&save(&mut world)), []);
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn before_what_was_kept_is_read_nothing_is_written_and_nothing_is_recorded_twice
     assert_eq!(save(&mut world), JobHistory::default());
     let now = world.now;
     world.controller.observe(Input::JobHistory(kept), now);
-    assert_eq!(told(&save(&mut world)), [line("a", "Completed"), line("b", "Failed")]);
+    assert_eq!(reported(&save(&mut world)), [line("a", "Completed"), line("b", "Failed")]);
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn what_ended_after_the_last_write_of_a_controller_is_recorded_by_the_next_which
     world.pass(3);
     world.begin_anew_with(kept);
     world.pass(3);
-    assert_eq!(told(&save(&mut world)), [line("a", "Completed"), line("b", "Failed")]);
+    assert_eq!(reported(&save(&mut world)), [line("a", "Completed"), line("b", "Failed")]);
 }
 
 /// A tenant may write a record on a binding; what it says was never charged.
@@ -280,7 +280,7 @@ fn a_forged_record_makes_no_history() {
     world.delete("Job", "b");
     world.delete("ResourceBinding", "b-job");
     world.pass(3);
-    assert_eq!(told(&save(&mut world)), []);
+    assert_eq!(reported(&save(&mut world)), []);
 }
 
 /// Volcano says a later time of phase Running with each pod that ends.

@@ -158,7 +158,7 @@ fn only_the_reason_on_a_podgroup_says_that_a_reservation_holds_its_job_back() {
     world.job("a", "q", 8);
     let uid = world.get("Job", "a")["metadata"]["uid"].clone();
     let mut seen = |reason: &str, message: &str| {
-        let told = json!({"type": "Unschedulable", "status": "True", "reason": reason, "message": message});
+        let reported = json!({"type": "Unschedulable", "status": "True", "reason": reason, "message": message});
         world.put(json!({
             "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
             "metadata": {
@@ -168,7 +168,7 @@ fn only_the_reason_on_a_podgroup_says_that_a_reservation_holds_its_job_back() {
                     "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "a", "uid": uid, "controller": true,
                 }],
             },
-            "spec": {}, "status": {"phase": "Pending", "conditions": [told]},
+            "spec": {}, "status": {"phase": "Pending", "conditions": [reported]},
         }));
         let a = of(&mut listed(&world), &world, "a");
         (a.verdict, a.token)

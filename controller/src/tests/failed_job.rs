@@ -23,9 +23,9 @@ fn placed() -> World {
     world
 }
 
-fn tell(world: &mut World, one: &Value, other: &Value) {
-    let told = |cluster: &str, status: &Value| json!({"clusterName": cluster, "applied": true, "status": status});
-    let items = [told("m1", one), told("m2", other)];
+fn report(world: &mut World, one: &Value, other: &Value) {
+    let reported = |cluster: &str, status: &Value| json!({"clusterName": cluster, "applied": true, "status": status});
+    let items = [reported("m1", one), reported("m2", other)];
     world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": items}}));
     world.settle();
 }
@@ -46,7 +46,7 @@ fn count_status_writes(world: &World) -> usize {
 #[test]
 fn a_job_that_failed_in_its_clusters_says_so_and_gives_its_charge_back() {
     let mut world = placed();
-    tell(&mut world, &ended("Complete", 1, 0), &ended("Failed", 0, 1));
+    report(&mut world, &ended("Complete", 1, 0), &ended("Failed", 0, 1));
     assert_eq!(status(&world)["conditions"], Value::Null, "Karmada comes first");
     world.pass(4);
     let conditions = status(&world)["conditions"].as_array().unwrap();
@@ -65,13 +65,13 @@ fn a_job_that_failed_in_its_clusters_says_so_and_gives_its_charge_back() {
 #[test]
 fn a_job_that_runs_on_somewhere_or_that_karmada_ends_is_left_alone() {
     let mut world = placed();
-    tell(&mut world, &ended("Failed", 0, 1), &json!({"active": 1}));
+    report(&mut world, &ended("Failed", 0, 1), &json!({"active": 1}));
     world.pass(30);
     assert_eq!(count_status_writes(&world), 0);
-    tell(&mut world, &ended("Complete", 1, 0), &ended("Complete", 1, 0));
+    report(&mut world, &ended("Complete", 1, 0), &ended("Complete", 1, 0));
     world.pass(30);
     assert_eq!(count_status_writes(&world), 0);
-    tell(&mut world, &ended("Failed", 0, 1), &ended("Complete", 1, 0));
+    report(&mut world, &ended("Failed", 0, 1), &ended("Complete", 1, 0));
     world.patch("Job", "a", &json!({"status": ended("Failed", 1, 1)}));
     world.pass(30);
     assert_eq!((count_status_writes(&world), world.used("q").as_str()), (0, "0"));

@@ -15,7 +15,7 @@ fn amounts(cpu: i64) -> caldera_core::resources::Resources {
     [("cpu", Quantity::from_units(cpu)), ("pods", Quantity::from_units(100))].into_iter().collect()
 }
 
-pub(super) fn tell(world: &mut World, member: &str, change: Change) {
+pub(super) fn report(world: &mut World, member: &str, change: Change) {
     world.controller.observe(Input::Member(member.into(), Update::Change(change)), world.now);
 }
 
@@ -27,8 +27,8 @@ pub(super) fn members(names: &[&str]) -> World {
         world.cluster(name, "10");
         world.controller.observe(Input::Member((*name).into(), Update::Up), world.now);
         let node = Node { name: "n".into(), allocatable: amounts(10), ready: true, ..Node::default() };
-        tell(&mut world, name, Change::Nodes(vec![node]));
-        tell(&mut world, name, Change::Pods(vec![]));
+        report(&mut world, name, Change::Nodes(vec![node]));
+        report(&mut world, name, Change::Pods(vec![]));
     }
     world.pass(5);
     world
@@ -51,7 +51,7 @@ pub(super) fn pod(world: &mut World, member: &str, name: &str, cpu: i64, of: Opt
         finished: false,
         owner: of.map(owner),
     };
-    tell(world, member, Change::Pod(pod));
+    report(world, member, Change::Pod(pod));
 }
 
 fn root(world: &mut World) -> String {
@@ -115,10 +115,10 @@ fn what_others_use_is_not_the_queues_and_what_jobs_use_is() {
     world.pass(2);
     assert_eq!(root(&mut world), "3");
     for i in 0..4 {
-        tell(&mut world, "m1", Change::PodGone("ns".into(), format!("a-worker-{i}")));
+        report(&mut world, "m1", Change::PodGone("ns".into(), format!("a-worker-{i}")));
     }
     assert_eq!(world.pass(2), ["b-job"]);
-    tell(&mut world, "m1", Change::PodGone("ns".into(), "foreign".into()));
+    report(&mut world, "m1", Change::PodGone("ns".into(), "foreign".into()));
     world.pass(2);
     assert_eq!(root(&mut world), "10");
 }
@@ -138,7 +138,7 @@ fn a_restarted_job_is_released_as_long_after_its_old_pods_are_gone_as_they_took(
     world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": null}}));
     assert!(world.pass(30).is_empty(), "its old pods are there");
     for i in 0..10 {
-        tell(&mut world, "m1", Change::PodGone("ns".into(), format!("a-worker-{i}")));
+        report(&mut world, "m1", Change::PodGone("ns".into(), format!("a-worker-{i}")));
     }
     assert!(world.pass(30).is_empty(), "a member's Volcano would forget the new copy with the old one");
     let (_, message) = world.says("a");
@@ -172,7 +172,7 @@ fn what_our_scheduler_places_of_no_queue_is_not_the_queues() {
             finished: false,
             owner: Some(owner.clone()),
         };
-        tell(&mut world, "m1", Change::Pod(pod));
+        report(&mut world, "m1", Change::Pod(pod));
     }
     world.pass(2);
     assert_eq!((root(&mut world).as_str(), world.used("q").as_str()), ("7", "0"));
@@ -190,7 +190,7 @@ fn that_others_come_and_go_makes_no_writes() {
     for i in 0..400 {
         match i % 2 {
             0 => pod(&mut world, "m1", "foreign", 3, None),
-            _ => tell(&mut world, "m1", Change::PodGone("ns".into(), "foreign".into())),
+            _ => report(&mut world, "m1", Change::PodGone("ns".into(), "foreign".into())),
         }
         world.pass(1);
     }
@@ -243,7 +243,7 @@ fn what_a_daemonset_takes_can_never_be_had_defect_7() {
     submit(&mut world, "c", 30, Some("maintenance"));
     assert!(world.pass(3).is_empty());
     // Should it go after all, the job starts.
-    tell(&mut world, "m1", Change::PodGone("ns".into(), "daemon".into()));
+    report(&mut world, "m1", Change::PodGone("ns".into(), "daemon".into()));
     assert_eq!(world.pass(3), ["a-job"]);
     // Nor by all clusters together.
     world.job("b", "q", 20);

@@ -45,14 +45,14 @@ fn world() -> World {
     for member in ["m1", "m2"] {
         let nodes = vec![node("n1", false), node("n2", false)];
         for update in [Update::Up, Update::Change(Change::Nodes(nodes)), Update::Change(Change::Pods(vec![]))] {
-            tell(&mut world, member, update);
+            report(&mut world, member, update);
         }
     }
     world.settle();
     world
 }
 
-fn tell(world: &mut World, member: &str, update: Update) {
+fn report(world: &mut World, member: &str, update: Update) {
     world.controller.observe(Input::Member(member.into(), update), world.now);
 }
 
@@ -98,18 +98,18 @@ fn happen(world: &mut World, i: usize, event: &Event, jobs: &mut Vec<String>, po
         Event::Bound(n, cpu) => {
             let (member, node) = NODES[*n];
             let name = format!("p{i:02}");
-            tell(world, member, Update::Change(pod(&name, node, *cpu, false)));
+            report(world, member, Update::Change(pod(&name, node, *cpu, false)));
             pods.push((*n, name));
         }
         Event::Ends(n, deleted) if !pods.is_empty() => {
             let (at, name) = pods.remove(n % pods.len());
             let (member, node) = NODES[at];
             let gone = Change::PodGone("other".into(), name.clone());
-            tell(world, member, Update::Change(if *deleted { gone } else { pod(&name, node, 1, true) }));
+            report(world, member, Update::Change(if *deleted { gone } else { pod(&name, node, 1, true) }));
         }
         Event::Cordon(n, cordoned) => {
             let (member, name) = NODES[*n];
-            tell(world, member, Update::Change(Change::Node(node(name, *cordoned))));
+            report(world, member, Update::Change(Change::Node(node(name, *cordoned))));
         }
         Event::Delete(_) | Event::Ends(..) => {}
     }
@@ -124,10 +124,10 @@ proptest! {
         events in prop::collection::vec(event(), 1..40)
     ) {
         let mut worlds = [world(), world()];
-        let mut told = [(Vec::new(), Vec::new()), (Vec::new(), Vec::new())];
+        let mut reported = [(Vec::new(), Vec::new()), (Vec::new(), Vec::new())];
         for (i, event) in events.iter().enumerate() {
             let [some, all] = [0, 1].map(|which| {
-                let (world, (jobs, pods)) = (&mut worlds[which], &mut told[which]);
+                let (world, (jobs, pods)) = (&mut worlds[which], &mut reported[which]);
                 happen(world, i, event, jobs, pods);
                 if which == 1 {
                     world.controller.jobs.engine.requeue_after_capacity_change();
@@ -141,8 +141,8 @@ proptest! {
 }
 
 /// Says what a room grew by.
-fn grown(room: &mut FleetCapacity) -> Option<(i64, i64)> {
-    match room.take_capacity_growth()? {
+fn grown(fleet: &mut FleetCapacity) -> Option<(i64, i64)> {
+    match fleet.take_capacity_growth()? {
         FleetGrowth::Somewhere => None,
         FleetGrowth::By(growth) => {
             let units = |of: &Resources| i64::try_from(of.get("cpu").units_ceil()).unwrap();
@@ -152,17 +152,17 @@ fn grown(room: &mut FleetCapacity) -> Option<(i64, i64)> {
 }
 
 #[test]
-fn where_only_pods_ended_it_is_told_by_how_much() {
+fn where_only_pods_ended_it_is_reported_by_how_much() {
     let mut world = world();
-    let room = &mut world.controller.capacity;
-    room.take_capacity_growth();
-    room.apply_update("m1", Update::Change(pod("a", "n1", 3, false)));
-    room.apply_update("m2", Update::Change(pod("b", "n1", 4, false)));
-    room.apply_update("m2", Update::Change(pod("c", "n2", 3, false)));
-    assert_eq!(room.take_capacity_growth(), None, "a pod that is bound only takes");
-    room.apply_update("m2", Update::Change(Change::PodGone("other".into(), "c".into())));
-    assert_eq!(grown(room), Some((9, 4)));
-    room.apply_update("m1", Update::Change(pod("a", "n1", 3, true)));
-    room.apply_update("m1", Update::Change(Change::Node(node("n2", true))));
-    assert_eq!(room.take_capacity_growth(), Some(FleetGrowth::Somewhere), "nodes are others");
+    let fleet = &mut world.controller.capacity;
+    fleet.take_capacity_growth();
+    fleet.apply_update("m1", Update::Change(pod("a", "n1", 3, false)));
+    fleet.apply_update("m2", Update::Change(pod("b", "n1", 4, false)));
+    fleet.apply_update("m2", Update::Change(pod("c", "n2", 3, false)));
+    assert_eq!(fleet.take_capacity_growth(), None, "a pod that is bound only takes");
+    fleet.apply_update("m2", Update::Change(Change::PodGone("other".into(), "c".into())));
+    assert_eq!(grown(fleet), Some((9, 4)));
+    fleet.apply_update("m1", Update::Change(pod("a", "n1", 3, true)));
+    fleet.apply_update("m1", Update::Change(Change::Node(node("n2", true))));
+    assert_eq!(fleet.take_capacity_growth(), Some(FleetGrowth::Somewhere), "nodes are others");
 }

@@ -211,7 +211,7 @@ fn a45_more_pods_of_a_task_are_needed_too() {
 }
 
 #[test]
-fn a40_what_the_server_refuses_is_told_and_not_repeated_at_once() {
+fn a40_what_the_server_refuses_is_reported_and_not_repeated_at_once() {
     let mut world = World::new(100);
     let message = "no".to_owned();
     world.fail = vec![("jobs", Failure::Refused { code: 403, reason: "Forbidden".into(), message })];
@@ -242,7 +242,7 @@ fn one_that_asks_for_too_many_jobs_behind_the_webhooks_back_makes_none_and_says_
 
 /// Without our label it is not in our watch, and the create was tried each second without a word.
 #[test]
-fn a_name_that_is_taken_by_what_nobody_sees_is_told_and_tried_each_minute() {
+fn a_name_that_is_taken_by_what_nobody_sees_is_reported_and_tried_each_minute() {
     let mut world = World::new(100);
     let taken = || ("propagationpolicies", Failure::Exists("there".into()));
     world.fail = vec![taken(), taken()];
@@ -323,9 +323,9 @@ fn jobs_are_created_once_all_are_made() {
     let of_jobs = |write: &&caldera_runtime::write::Write| write.subresource.is_some() && write.name == "h";
     let first = world.writes.iter().find(of_jobs).map(|write| &write.body);
     let Some(Body::MergePatch(patch)) = first else { panic!("{:?}", world.writes) };
-    let told = &patch["status"]["conditions"][0];
-    assert_eq!((&told["type"], &told["status"]), (&json!("JobsCreated"), &json!("False")), "{patch}");
-    assert_eq!(told["message"], "0 of 3 jobs are made");
+    let reported = &patch["status"]["conditions"][0];
+    assert_eq!((&reported["type"], &reported["status"]), (&json!("JobsCreated"), &json!("False")), "{patch}");
+    assert_eq!(reported["message"], "0 of 3 jobs are made");
     assert_eq!(says(&world, "JobsCreated"), ("True".into(), "Created".into()));
 }
 
@@ -381,7 +381,7 @@ fn of_however_many_jobs_few_are_under_way_at_once() {
     };
     for name in ["g", "h", "i"] {
         let object = world.put(hyper_job(name));
-        world.tell(&object, false);
+        world.report(&object, false);
     }
     let made = |world: &mut World| {
         let writes = decide(&mut world.controller, world.now).writes;

@@ -41,15 +41,15 @@ fn commands(world: &World) -> usize {
 }
 
 /// Reason and message of events on this kind.
-fn told(world: &World, kind: &str) -> Vec<(String, String)> {
+fn reported(world: &World, kind: &str) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let events = world.objects.values().filter(|object| object["kind"] == "Event");
     let of_kind = events.filter(|event| event["involvedObject"]["kind"] == kind);
     of_kind.map(|event| (text(&event["reason"]), text(&event["message"]))).collect()
 }
 
-fn was_told(world: &World, kind: &str, reason: &str, part: &str) -> bool {
-    told(world, kind).iter().any(|(given, message)| given == reason && message.contains(part))
+fn was_reported(world: &World, kind: &str, reason: &str, part: &str) -> bool {
+    reported(world, kind).iter().any(|(given, message)| given == reason && message.contains(part))
 }
 
 /// Evictions that were carried out.
@@ -67,7 +67,7 @@ fn abort_suspends_a_job_and_resume_puts_it_in_line_with_its_age() {
     assert_eq!(world.pass(3), ["later-job"]);
     assert_eq!((clusters(&world), commands(&world)), (0, 0));
     assert_eq!(world.says("a").0, "SuspendedByUser");
-    assert!(was_told(&world, "Job", "CommandIssued", "Command stop (AbortJob): the job is suspended"));
+    assert!(was_reported(&world, "Job", "CommandIssued", "Command stop (AbortJob): the job is suspended"));
     lose_copies(&mut world);
     world.job("last", "q", 4);
     send(&mut world, "go", "ResumeJob", "a");
@@ -120,8 +120,8 @@ fn restart_takes_a_job_off_its_clusters_once_and_it_starts_anew() {
 #[test]
 fn a_job_that_has_ended_in_its_clusters_is_not_restarted_although_it_does_not_say_so_yet() {
     let mut world = running();
-    let told = json!([{"clusterName": "m1", "applied": true, "status": {"state": {"phase": "Completed"}}}]);
-    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": told}}));
+    let reported = json!([{"clusterName": "m1", "applied": true, "status": {"state": {"phase": "Completed"}}}]);
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": reported}}));
     send(&mut world, "again", "RestartJob", "a");
     world.pass(5);
     assert_eq!((clusters(&world), evictions(&world), commands(&world)), (1, 0, 1), "it waits for what the job says");
@@ -129,7 +129,7 @@ fn a_job_that_has_ended_in_its_clusters_is_not_restarted_although_it_does_not_sa
     world.pass(5);
     assert_eq!((evictions(&world), commands(&world)), (0, 0));
     let said = "Command again (RestartJob): not carried out: the job has ended, or ends, as Completed";
-    assert!(was_told(&world, "Job", "CommandRefused", said));
+    assert!(was_reported(&world, "Job", "CommandRefused", said));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_crash_between_a_command_and_its_deletion_carries_out_nothing_twice() {
             let commands_left: Vec<Value> =
                 world.objects.values().filter(|object| object["kind"] == "Command").cloned().collect();
             world.begin_anew();
-            commands_left.iter().for_each(|command| world.tell(command, false));
+            commands_left.iter().for_each(|command| world.report(command, false));
             world.pass(8);
             assert_eq!((commands(&world), evictions(&world)), (0, 1), "{action}, {budget}");
             assert_eq!((world.used("q").as_str(), clusters(&world)), ("0", 0), "{action}, {budget}");
@@ -165,7 +165,7 @@ fn a_restart_that_was_done_is_not_done_again_though_the_job_runs_again() {
     world.phase("a", "Running");
     world.begin_anew();
     let command = world.get("Command", "again").clone();
-    world.tell(&command, false);
+    world.report(&command, false);
     world.pass(60);
     assert_eq!((clusters(&world), evictions(&world), commands(&world)), (1, 1, 0));
 }
@@ -177,7 +177,7 @@ fn what_is_for_a_part_of_a_job_or_is_no_action_is_refused_and_said() {
         send(&mut world, "c", action, "a");
         world.pass(5);
         assert_eq!((commands(&world), clusters(&world), evictions(&world)), (0, 1, 0), "{action}");
-        assert!(was_told(&world, "Job", "CommandRefused", "not carried out"), "{:?}", told(&world, "Job"));
+        assert!(was_reported(&world, "Job", "CommandRefused", "not carried out"), "{:?}", reported(&world, "Job"));
     }
 }
 
@@ -191,9 +191,9 @@ fn a_job_that_ended_obeys_nobody() {
         world.pass(5);
         assert_eq!((commands(&world), evictions(&world)), (0, 0), "{action}");
         assert!(
-            was_told(&world, "Job", "CommandRefused", "has ended, or ends, as Failed"),
+            was_reported(&world, "Job", "CommandRefused", "has ended, or ends, as Failed"),
             "{:?}",
-            told(&world, "Job")
+            reported(&world, "Job")
         );
     }
 }
@@ -206,7 +206,11 @@ fn a_suspended_job_obeys_resume_alone() {
         world.pass(1);
         send(&mut world, "c", action, "a");
         world.pass(5);
-        assert!(was_told(&world, "Job", "CommandRefused", "only ResumeJob"), "{action} {:?}", told(&world, "Job"));
+        assert!(
+            was_reported(&world, "Job", "CommandRefused", "only ResumeJob"),
+            "{action} {:?}",
+            reported(&world, "Job")
+        );
         assert_eq!(world.says("a").0, "SuspendedByUser");
     }
 }
@@ -234,7 +238,7 @@ fn a_command_of_another_namespace_or_for_another_uid_reaches_nothing() {
     assert_eq!(commands(&world), 2, "their jobs may yet be seen");
     world.pass(40);
     assert_eq!((commands(&world), clusters(&world), evictions(&world)), (0, 1, 0));
-    assert!(was_told(&world, "Command", "JobNotFound", "nothing was done"));
+    assert!(was_reported(&world, "Command", "JobNotFound", "nothing was done"));
 }
 
 #[test]
@@ -247,7 +251,7 @@ fn a_flood_of_commands_delays_its_own_job_and_nobody_else() {
     let mut released = world.settle();
     released.extend(world.pass(2));
     assert_eq!(released, ["b-job"], "the first of the flood freed the quota");
-    let events = told(&world, "Job").iter().filter(|(reason, _)| reason.starts_with("Command")).count();
+    let events = reported(&world, "Job").iter().filter(|(reason, _)| reason.starts_with("Command")).count();
     assert!(events <= 8, "{events} events in three seconds");
     assert_eq!(evictions(&world), 1, "what has no clusters is not restarted");
 }

@@ -78,8 +78,9 @@ fn all_jobs_of_a_hyper_job_are_admitted_or_none_is() {
     }
     // The line has one entry, which asks for both.
     let line = crate::explain::list_waiting_jobs(&world.controller, &"q".into(), 10);
-    let told: Vec<_> = line.iter().map(|it| (it.workload.name.as_str(), it.minimum.get("cpu").to_string())).collect();
-    assert_eq!(told, [("h-a-0", "6".to_owned())]);
+    let reported: Vec<_> =
+        line.iter().map(|it| (it.workload.name.as_str(), it.minimum.get("cpu").to_string())).collect();
+    assert_eq!(reported, [("h-a-0", "6".to_owned())]);
     world.delete("ResourceBinding", "first-job");
     assert_eq!(world.pass(2), ["h-a-0-job", "h-a-1-job"]);
     // Each is charged once, for itself.
@@ -139,7 +140,7 @@ fn a_gang_of_jobs_has_one_reservation() {
 }
 
 #[test]
-fn what_can_never_fit_together_is_told() {
+fn what_can_never_fit_together_is_reported() {
     let mut world = World::new(100);
     world.cluster("m1", "6");
     world.settle();
@@ -217,8 +218,8 @@ fn a_gang_of_jobs_is_evicted_as_a_whole() {
     world.job("claims", "mine", 4);
     world.pass(5);
     assert_eq!(["h-a-0", "h-a-1"].map(|job| is_admitted(&world, job)), [false; 2]);
-    let told: Vec<_> = world.events().into_iter().map(|(_, reason)| reason).collect();
-    assert!(["Reclaimed", "JobsMissing"].iter().all(|reason| told.iter().any(|it| it == reason)), "{told:?}");
+    let reported: Vec<_> = world.events().into_iter().map(|(_, reason)| reason).collect();
+    assert!(["Reclaimed", "JobsMissing"].iter().all(|reason| reported.iter().any(|it| it == reason)), "{reported:?}");
     let waits = ["h-a-0", "h-a-1"].map(|job| world.says(job).1);
     let of = |job: &str| format!("{job}, without which it is not to run, was evicted");
     assert!(waits.iter().any(|why| why.contains(&of("h-a-0")) || why.contains(&of("h-a-1"))), "{waits:?}");

@@ -27,7 +27,7 @@ fn steps(world: &World) -> Vec<String> {
     world.writes.iter().filter_map(words).collect()
 }
 
-fn told(world: &World) -> Vec<(String, String)> {
+fn reported(world: &World) -> Vec<(String, String)> {
     let events = world.objects.values().filter(|object| object["kind"] == "Event");
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     events.map(|event| (text(&event["involvedObject"]["kind"]), text(&event["message"]))).collect()
@@ -54,7 +54,7 @@ fn a_command_closes_a_queue_and_another_opens_it() {
     assert_eq!(steps(&world), ["q Closing", "q Closed", "q Open"]);
     for said in ["Command default/closequeue-q: the queue is Closing", "Command default/openqueue-q: the queue is Open"]
     {
-        assert!(told(&world).contains(&("Queue".into(), said.into())), "{:?}", told(&world));
+        assert!(reported(&world).contains(&("Queue".into(), said.into())), "{:?}", reported(&world));
     }
     let before = world.writes.len();
     world.pass(120);
@@ -107,7 +107,7 @@ fn opening_below_a_closed_parent_is_refused_with_an_event_on_the_queue() {
     assert_eq!(world.state("c").0, "Closed");
     assert!(world.get("Command", "openqueue-c").is_null());
     let said = "Command default/openqueue-c was not carried out: its parent p is not open; open that first";
-    assert!(told(&world).contains(&("Queue".into(), said.into())), "{:?}", told(&world));
+    assert!(reported(&world).contains(&("Queue".into(), said.into())), "{:?}", reported(&world));
     assert!(world.events().contains(&("Warning".into(), "OpenQueue".into())));
 }
 
@@ -138,7 +138,7 @@ fn the_root_can_not_be_closed() {
     world.settle();
     assert_eq!(world.state("root").0, "Open");
     let said = "Command default/closequeue-root was not carried out: the root can not be closed";
-    assert!(told(&world).contains(&("Queue".into(), said.into())));
+    assert!(reported(&world).contains(&("Queue".into(), said.into())));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_state_that_there_is_none_becomes_unknown_and_starts_nothing() {
 }
 
 #[test]
-fn an_action_that_queues_do_not_have_is_told_and_taken_away() {
+fn an_action_that_queues_do_not_have_is_reported_and_taken_away() {
     let mut world = World::new(2);
     world.command("AbortJob", "q");
     world.settle();
@@ -175,7 +175,7 @@ fn a_command_may_come_before_its_queue_but_does_not_wait_for_ever() {
     world.pass(30);
     assert!(!world.objects.keys().any(|key| key.0 == "Command"));
     let said = "queue never does not exist, or is another one by now: nothing was done";
-    assert!(told(&world).contains(&("Command".into(), said.into())));
+    assert!(reported(&world).contains(&("Command".into(), said.into())));
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn what_the_watch_brings_late_changes_nothing() {
     world.command("CloseQueue", "q");
     world.pass(5);
     let before = world.writes.len();
-    world.tell(&old, false);
+    world.report(&old, false);
     world.pass(10);
     assert_eq!(world.state("q").0, "Closed");
     assert_eq!(world.writes.len(), before);

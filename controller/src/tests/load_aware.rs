@@ -11,7 +11,7 @@ use caldera_crds::names::caldera::EVICTION;
 use serde_json::{Value, json};
 
 use super::{
-    fleet::tell,
+    fleet::report,
     world::{World, job},
 };
 use crate::observe::Input;
@@ -39,8 +39,8 @@ fn see_members(world: &mut World) {
         let allocatable = [("cpu", 100), ("memory", 1_000), ("pods", 1_000)];
         let allocatable = allocatable.into_iter().map(|(name, amount)| (name, Quantity::from_units(amount))).collect();
         let node = Node { name: "n".into(), allocatable, ready: true, ..Node::default() };
-        tell(world, name, Change::Nodes(vec![node]));
-        tell(world, name, Change::Pods(vec![]));
+        report(world, name, Change::Nodes(vec![node]));
+        report(world, name, Change::Pods(vec![]));
     }
     world.pass(5);
 }
@@ -91,8 +91,8 @@ fn a_job_leaves_a_hot_cluster_with_a_record_an_event_and_a_reason_and_starts_els
     let why = "cluster m1 really uses 90 % of its cpu, and 80 % is hot; there is room in m2";
     assert_eq!(record["message"], why);
     assert!(world.get("ResourceBinding", "a-job")["spec"]["clusters"].as_array().is_none_or(Vec::is_empty));
-    let told = world.events();
-    assert!(told.contains(&("Normal".to_owned(), "Rescheduled".to_owned())), "{told:?}");
+    let reported = world.events();
+    assert!(reported.contains(&("Normal".to_owned(), "Rescheduled".to_owned())), "{reported:?}");
     let (reason, message) = world.says("a");
     assert_eq!(reason, "Requeued");
     assert!(message.contains(why) && message.contains("once its old copies are gone"), "{message}");
@@ -115,7 +115,7 @@ fn a_job_that_was_moved_is_left_alone_for_the_cooldown_also_after_a_restart() {
     choose(&mut world, true);
     let request = [("cpu", Quantity::from_units(40)), ("pods", Quantity::from_units(1))].into_iter().collect();
     let (name, node) = ("other".to_owned(), Some("n".to_owned()));
-    tell(&mut world, "m2", Change::Pod(Pod { name, node, request, ..Pod::default() }));
+    report(&mut world, "m2", Change::Pod(Pod { name, node, request, ..Pod::default() }));
     run(&mut world, 4 * INTERVAL, [0, 95]);
     assert_eq!(eviction(&world, "a-job"), first);
     // After it, it does not go back to where it came from.
@@ -144,7 +144,7 @@ fn nobody_is_moved_unless_an_admin_chose_it_and_it_may_go_where_there_is_room() 
         // It has room for less than the job.
         let request = [("cpu", Quantity::from_units(70)), ("pods", Quantity::from_units(1))].into_iter().collect();
         let node = Some("n".to_owned());
-        tell(world, "m2", Change::Pod(Pod { name: "x".into(), node, request, ..Pod::default() }));
+        report(world, "m2", Change::Pod(Pod { name: "x".into(), node, request, ..Pod::default() }));
     }));
     assert!(!moved(|world| {
         world.patch("Job", "a", &json!({"metadata": {"annotations": {"caldera.dev/clusters": "m1"}}}));

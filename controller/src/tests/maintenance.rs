@@ -141,7 +141,7 @@ fn of_two_windows_the_one_is_told_that_keeps_a_job_out() {
 }
 
 #[test]
-fn in_a_window_that_is_kept_for_a_queue_its_jobs_start_and_others_wait_and_are_told() {
+fn in_a_window_that_is_kept_for_a_queue_its_jobs_start_and_others_wait_and_are_reported() {
     let mut world = World::new(10);
     world.queue("ops", &json!({}));
     world.queue("kernels", &json!({"parent": "ops"}));

@@ -210,13 +210,13 @@ fn what_is_free_in_a_cluster_that_is_reserved_is_what_the_reservation_costs() {
 fn how_old_a_published_inventory_is_and_whether_a_members_nodes_are_known_is_shown() {
     let (registry, mut world, mut measures) = (SharedRegistry::default(), World::new(2), Measures::default());
     let metrics = Metrics::register_in(&registry);
-    let tell = |world: &mut World, update| world.controller.observe(Input::Member("m1".into(), update), world.now);
+    let report = |world: &mut World, update| world.controller.observe(Input::Member("m1".into(), update), world.now);
     let (seen_at, late) = ("2026-01-01T00:00:00Z".to_owned(), None);
     let lists = [Change::HyperNodes(Vec::new()), Change::Nodes(Vec::new()), Change::Pods(Vec::new())];
     for update in lists.map(Update::Change).into_iter().chain([Update::Up]) {
-        tell(&mut world, update);
+        report(&mut world, update);
     }
-    tell(&mut world, Update::From(Origin::Published { seen_at, late }));
+    report(&mut world, Update::From(Origin::Published { seen_at, late }));
     pass(&mut world, 6, &mut measures, &metrics);
     shows(
         &registry,
@@ -225,7 +225,7 @@ fn how_old_a_published_inventory_is_and_whether_a_members_nodes_are_known_is_sho
             "caldera_cluster_inventory_timestamp_seconds{cluster=\"m1\"} 1767225600.0",
         ],
     );
-    tell(&mut world, Update::Down("too old".into()));
+    report(&mut world, Update::Down("too old".into()));
     pass(&mut world, 6, &mut measures, &metrics);
     shows(&registry, &["caldera_cluster_inventory_known{cluster=\"m1\"} 0.0"]);
     assert!(!encode(&registry).unwrap().contains("caldera_cluster_inventory_timestamp_seconds{"));
@@ -251,9 +251,9 @@ fn when_something_of_a_kind_was_last_told_is_shown_by_kind() {
     let (registry, mut world, mut measures) = (SharedRegistry::default(), World::new(2), Measures::default());
     let metrics = Metrics::register_in(&registry);
     measures.observe_input(&Input::Queues(Event::Reset(Vec::new())), world.now);
-    let told = world.now.as_second();
+    let reported = world.now.as_second();
     pass(&mut world, 20, &mut measures, &metrics);
-    shows(&registry, &[&format!("caldera_watch_last_event_timestamp_seconds{{kind=\"Queue\"}} {told}.0")]);
+    shows(&registry, &[&format!("caldera_watch_last_event_timestamp_seconds{{kind=\"Queue\"}} {reported}.0")]);
     let text = encode(&registry).unwrap();
     assert!(!text.contains("caldera_watch_last_event_timestamp_seconds{kind=\"Work\"}"), "{text}");
 }

@@ -1,5 +1,7 @@
 //! Clusters that are lost.
 
+mod left_copies;
+
 use std::collections::BTreeSet;
 
 use caldera_core::{
@@ -70,7 +72,7 @@ fn works(cluster: &str, of: &[&str]) -> Input {
     Input::Works(cluster.into(), Event::Reset(of.iter().map(work).collect()))
 }
 
-fn tell(world: &mut World, input: Input) -> Vec<String> {
+fn report(world: &mut World, input: Input) -> Vec<String> {
     world.controller.observe(input, world.now);
     world.settle()
 }
@@ -109,16 +111,16 @@ fn a_gang_in_a_lost_cluster_is_withdrawn_whole_and_its_charge_returns() {
 }
 
 #[test]
-fn that_a_gang_is_withdrawn_is_told_once_it_is_written() {
+fn that_a_gang_is_withdrawn_is_reported_once_it_is_written() {
     let mut world = split();
     set_ready(&mut world, "m2", false);
     world.refuse_evictions = vec![Failure::Transient("busy".into()), Failure::Transient("busy".into())];
-    let told = |world: &World| world.events().into_iter().filter(|(_, reason)| reason == "MemberLost").count();
+    let reported = |world: &World| world.events().into_iter().filter(|(_, reason)| reason == "MemberLost").count();
     world.pass(305);
     assert!(eviction(&world).is_null());
-    assert_eq!(told(&world), 0, "nothing was written");
+    assert_eq!(reported(&world), 0, "nothing was written");
     world.pass(900);
-    assert_eq!((&eviction(&world)["reason"], told(&world)), (&json!("MemberLost"), 1));
+    assert_eq!((&eviction(&world)["reason"], reported(&world)), (&json!("MemberLost"), 1));
 }
 
 #[test]
@@ -128,7 +130,7 @@ fn it_runs_a_second_time_only_once_its_old_copy_is_known_to_be_gone() {
     world.pass(305);
     copies_go(&mut world);
     assert!(world.pass(900).is_empty(), "nobody has looked for its Work");
-    assert!(tell(&mut world, works("m2", &["a", "other"])).is_empty());
+    assert!(report(&mut world, works("m2", &["a", "other"])).is_empty());
     assert!(world.pass(900).is_empty(), "its Work is there");
     let (reason, message) = world.says("a");
     assert_eq!(reason, "Requeued");
@@ -136,12 +138,12 @@ fn it_runs_a_second_time_only_once_its_old_copy_is_known_to_be_gone() {
     // A restart forgets none of it.
     world.restart();
     assert!(world.pass(60).is_empty());
-    assert!(tell(&mut world, works("m2", &["a"])).is_empty());
+    assert!(report(&mut world, works("m2", &["a"])).is_empty());
     // It is back, and Karmada has cleaned it.
     set_ready(&mut world, "m2", true);
     assert_eq!(watched(&world), ["m2".into()].into(), "the job waits for its Work yet");
     assert!(world.pass(60).is_empty());
-    assert_eq!(tell(&mut world, works("m2", &[])), ["a-job"]);
+    assert_eq!(report(&mut world, works("m2", &[])), ["a-job"]);
     place(&mut world);
     assert_eq!(watched(&world), BTreeSet::new());
 }
@@ -159,7 +161,7 @@ fn an_admins_word_fences_a_cluster_for_this_loss_and_for_no_later_one() {
     fence(&mut world, said_before);
     world.pass(305);
     copies_go(&mut world);
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     assert!(world.pass(60).is_empty(), "that was said of another loss");
     let now = format_time(world.now);
     assert_eq!(fence(&mut world, now), ["a-job"]);
@@ -174,7 +176,7 @@ fn a_copy_that_is_still_listed_in_a_fenced_cluster_holds_nobody_back() {
     world.pass(305);
     let item = json!({"clusterName": "m2", "applied": true, "status": {"state": {"phase": "Running"}}});
     world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": [item]}}));
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     assert!(world.pass(60).is_empty(), "it may run there");
     let now = format_time(world.now);
     world.patch("Cluster", "m2", &json!({"metadata": {"annotations": {FENCED_AT: now}}}));
@@ -188,7 +190,7 @@ fn a_cluster_that_is_unjoined_holds_nobody_back() {
     set_ready(&mut world, "m2", false);
     world.pass(305);
     copies_go(&mut world);
-    assert!(tell(&mut world, works("m2", &["a"])).is_empty());
+    assert!(report(&mut world, works("m2", &["a"])).is_empty());
     world.delete("Cluster", "m2");
     assert_eq!(world.pass(10), ["a-job"]);
 }
@@ -209,175 +211,14 @@ fn a_blink_moves_nothing() {
 #[test]
 fn a_part_that_ended_takes_nothing_with_it() {
     let mut world = split();
-    let told = json!([
+    let reported = json!([
         {"clusterName": "m1", "applied": true, "status": {"state": {"phase": "Running"}}},
         {"clusterName": "m2", "applied": true, "status": {"state": {"phase": "Completed"}}},
     ]);
-    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": told}}));
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": reported}}));
     set_ready(&mut world, "m2", false);
     world.pass(400);
     assert!(eviction(&world).is_null());
-}
-
-/// Job `a` of five pods, running in m2 alone.
-fn in_m2() -> World {
-    let mut world = World::new(10);
-    world.cluster("m2", "100");
-    world.job("a", "q", 5);
-    assert_eq!(world.settle(), ["a-job"]);
-    world.patch("ResourceBinding", "a-job", &json!({"spec": {"clusters": [{"name": "m2", "replicas": 5}]}}));
-    world.phase("a", "Running");
-    world.settle();
-    world
-}
-
-fn held(world: &World) -> &Value {
-    &world.get("ResourceBinding", "a-job")["spec"]["gracefulEvictionTasks"]
-}
-
-/// What Karmada tells of the copy in m2, and so of the job.
-fn tell_m2(world: &mut World, phase: &str) -> Vec<String> {
-    let told = json!([{"clusterName": "m2", "applied": true, "status": {"state": {"phase": phase}}}]);
-    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": told}}));
-    world.patch("Job", "a", &json!({"status": {"state": {"phase": phase}}}));
-    world.settle()
-}
-
-/// It is withdrawn from m2, which was lost with all of it.
-fn lose_all() -> World {
-    let mut world = in_m2();
-    set_ready(&mut world, "m2", false);
-    world.pass(305);
-    let task = &held(&world)[0];
-    assert_eq!((&task["fromCluster"], &task["suppressDeletion"]), (&json!("m2"), &json!(true)), "{task}");
-    assert_eq!(eviction(&world)["reason"], "MemberLost");
-    tell(&mut world, works("m2", &["a"]));
-    world.job("b", "q", 10);
-    assert_eq!(world.pass(5), ["b-job"], "its charge has returned");
-    world.delete("ResourceBinding", "b-job");
-    world.delete("Job", "b");
-    assert!(world.pass(60).is_empty(), "it may run on");
-    world
-}
-
-#[test]
-fn what_ended_in_a_lost_cluster_counts_and_does_not_run_again() {
-    let mut world = lose_all();
-    world.restart();
-    tell(&mut world, works("m2", &["a"]));
-    set_ready(&mut world, "m2", true);
-    assert!(world.pass(40).is_empty(), "it has not told yet");
-    assert!(tell_m2(&mut world, "Completed").is_empty());
-    assert!(world.pass(2000).is_empty());
-    assert_eq!(held(&world).as_array().map(Vec::len), Some(1), "its pods' logs stay as those of any other");
-    assert_eq!(world.says("a").0, "Finished");
-    assert_eq!(watched(&world), BTreeSet::new());
-}
-
-#[test]
-fn what_has_not_ended_in_a_cluster_that_is_back_is_deleted_and_runs_again() {
-    let mut world = lose_all();
-    set_ready(&mut world, "m2", true);
-    assert!(world.pass(58).is_empty() && held(&world).is_array());
-    assert!(world.pass(5).is_empty());
-    assert!(held(&world).is_null(), "{}", held(&world));
-    assert!(world.pass(60).is_empty(), "Karmada has yet to delete it");
-    copies_go(&mut world);
-    assert!(tell(&mut world, works("m2", &[])).is_empty(), "m2 would forget the new copy with the old one");
-    assert_eq!(world.pass(70), ["a-job"], "it took a minute to go");
-}
-
-#[test]
-fn what_karmada_is_to_delete_is_not_written_for_ever_while_nobody_sees_that_it_was() {
-    let mut world = lose_all();
-    set_ready(&mut world, "m2", true);
-    world.pass(58);
-    let drops = |write: &Decision| matches!(write, Decision::DropHeldCopies { .. });
-    let sent = count_unseen(&mut world, 3600, drops);
-    assert!(IN_AN_HOUR.contains(&sent), "{sent}");
-}
-
-#[test]
-fn nobody_waits_for_the_end_of_what_an_admin_gave_up() {
-    let mut world = lose_all();
-    let now = format_time(world.now);
-    world.patch("Cluster", "m2", &json!({"metadata": {"annotations": {FENCED_AT: now}}}));
-    let mut released = world.pass(3);
-    assert!(held(&world).is_null());
-    copies_go(&mut world);
-    released.extend(world.pass(10));
-    assert_eq!(released, ["a-job"]);
-}
-
-#[test]
-fn what_its_user_ends_is_not_left_in_a_lost_cluster() {
-    let mut world = lose_all();
-    world.patch("Job", "a", &json!({"metadata": {"annotations": {"caldera.dev/suspended": "true"}}}));
-    world.pass(3);
-    assert!(held(&world).is_null());
-}
-
-#[test]
-fn a_copy_that_has_not_begun_is_not_left_to_begin_when_its_cluster_is_back() {
-    let mut world = in_m2();
-    tell_m2(&mut world, "Pending");
-    set_ready(&mut world, "m2", false);
-    world.pass(305);
-    assert_eq!(eviction(&world)["reason"], "MemberLost");
-    assert!(held(&world).is_null());
-}
-
-fn set_both_ready(world: &mut World, ready: bool) {
-    ["m1", "m2"].into_iter().for_each(|cluster| set_ready(world, cluster, ready));
-}
-
-/// Job `a` of five pods in m1 and m2, whose policies restart it: both were lost, and are back.
-fn split_and_back() -> World {
-    let mut world = split();
-    let policies = json!([{"event": "PodFailed", "action": "RestartJob"}]);
-    world.patch("Job", "a", &json!({"spec": {"policies": policies}}));
-    set_both_ready(&mut world, false);
-    world.pass(305);
-    ["m1", "m2"].into_iter().for_each(|cluster| drop(tell(&mut world, works(cluster, &["a"]))));
-    assert_eq!(held(&world).as_array().map(Vec::len), Some(2));
-    assert_eq!(world.controller.deadlines.held.0.next_due(), None, "nothing changes by itself");
-    set_both_ready(&mut world, true);
-    world
-}
-
-/// What Karmada tells of the copies in m1 and m2.
-fn tell_both(world: &mut World, phases: [&str; 2]) {
-    let item =
-        |(cluster, phase)| json!({"clusterName": cluster, "applied": true, "status": {"state": {"phase": phase}}});
-    let told: Vec<Value> = ["m1", "m2"].into_iter().zip(phases).map(item).collect();
-    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": told}}));
-    world.settle();
-}
-
-#[test]
-fn a_part_that_failed_while_its_cluster_was_lost_restarts_the_job_by_its_policies() {
-    let mut world = split_and_back();
-    tell_both(&mut world, ["Completed", "Failed"]);
-    world.patch("Job", "a", &json!({"status": {"state": {"phase": "Restarting"}}}));
-    assert!(world.pass(110).is_empty());
-    assert!(held(&world).is_array(), "Karmada may say yet that the job failed");
-    assert!(world.pass(12).is_empty(), "its old copies are there");
-    assert!(held(&world).is_null(), "{}", held(&world));
-    let record = eviction(&world);
-    assert_eq!((&record["reason"], &record["restarts"]), (&json!("RestartedByPolicy"), &json!(1)), "{record}");
-    assert!(world.events().contains(&("Warning".into(), "RestartedByPolicy".into())), "{:?}", world.events());
-    copies_go(&mut world);
-    ["m1", "m2"].into_iter().for_each(|cluster| drop(tell(&mut world, works(cluster, &[]))));
-    assert_eq!(world.pass(300), ["a-job"]);
-    assert_eq!(eviction(&world)["restarts"], 1);
-}
-
-#[test]
-fn what_completed_in_lost_clusters_never_runs_again_however_long_nobody_says_that_the_job_did() {
-    let mut world = split_and_back();
-    tell_both(&mut world, ["Completed", "Completed"]);
-    assert!(world.pass(600).is_empty());
-    assert_eq!(held(&world).as_array().map(Vec::len), Some(2));
 }
 
 /// A part did not start in time.
@@ -399,7 +240,7 @@ fn time_out(world: &mut World, late: &str) {
 fn a_gang_of_which_a_part_never_started_waits_for_no_lost_cluster() {
     let mut world = split();
     set_ready(&mut world, "m2", false);
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     time_out(&mut world, "m2");
     assert_eq!(world.pass(100), ["a-job"]);
 }
@@ -408,7 +249,7 @@ fn a_gang_of_which_a_part_never_started_waits_for_no_lost_cluster() {
 fn what_is_evicted_while_its_cluster_is_lost_waits_for_its_old_copy_too() {
     let mut world = split();
     set_ready(&mut world, "m2", false);
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     world.patch("Job", "a", &json!({"metadata": {"annotations": {"caldera.dev/suspended": "true"}}}));
     world.settle();
     copies_go(&mut world);
@@ -417,16 +258,16 @@ fn what_is_evicted_while_its_cluster_is_lost_waits_for_its_old_copy_too() {
     // A restart does not know yet what Works there are.
     world.restart();
     assert!(world.pass(60).is_empty(), "nobody has listed the Works");
-    assert!(tell(&mut world, works("m2", &["a"])).is_empty());
+    assert!(report(&mut world, works("m2", &["a"])).is_empty());
     // It is back, and Karmada has not cleaned it.
     set_ready(&mut world, "m2", true);
     assert_eq!(watched(&world), ["m2".into()].into());
     assert!(world.pass(60).is_empty(), "its Work is there");
-    assert_eq!(tell(&mut world, works("m2", &[])), ["a-job"]);
+    assert_eq!(report(&mut world, works("m2", &[])), ["a-job"]);
     assert_eq!(watched(&world), BTreeSet::new());
     // What the watch sent before it ended is of no account.
     world.controller.observe(Input::WorksUnwatched("m2".into()), world.now);
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     assert_eq!(watched(&world), BTreeSet::new());
 }
 
@@ -434,10 +275,10 @@ fn what_is_evicted_while_its_cluster_is_lost_waits_for_its_old_copy_too() {
 fn a_gang_of_which_a_part_never_started_waits_for_its_parts_that_did() {
     let mut world = split();
     set_ready(&mut world, "m2", false);
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     time_out(&mut world, "m1");
     assert!(world.pass(100).is_empty(), "its part in m2 ran");
-    assert_eq!(tell(&mut world, works("m2", &[])), ["a-job"]);
+    assert_eq!(report(&mut world, works("m2", &[])), ["a-job"]);
 }
 
 #[test]
@@ -446,7 +287,7 @@ fn an_admins_word_of_a_time_to_come_fences_nothing() {
     set_ready(&mut world, "m2", false);
     world.pass(305);
     copies_go(&mut world);
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     world.patch("Cluster", "m2", &json!({"metadata": {"annotations": {FENCED_AT: "2099-01-01T00:00:00Z"}}}));
     assert!(world.pass(60).is_empty(), "a wrong year would fence every later loss");
 }
@@ -458,7 +299,7 @@ fn what_was_lost_for_long_waits_for_its_pods_to_end_when_it_is_back() {
     set_ready(&mut world, "m2", false);
     world.pass(305);
     copies_go(&mut world);
-    tell(&mut world, works("m2", &["a"]));
+    report(&mut world, works("m2", &["a"]));
     world.pass(2000);
     set_ready(&mut world, "m2", true);
     let pod = |finished: bool| {
@@ -482,12 +323,12 @@ fn what_was_lost_for_long_waits_for_its_pods_to_end_when_it_is_back() {
     let cpu = [("cpu", Quantity::from_units(50)), ("pods", Quantity::from_units(100))];
     let node = Node { name: "n".into(), allocatable: cpu.into_iter().collect(), ready: true, ..Node::default() };
     for update in [Update::Up, Update::Change(Change::Nodes(vec![node])), Update::Change(Change::Pods(vec![]))] {
-        tell(&mut world, Input::Member("m2".into(), update));
+        report(&mut world, Input::Member("m2".into(), update));
     }
-    tell(&mut world, pod(false));
-    assert!(tell(&mut world, works("m2", &[])).is_empty(), "its pod is ending");
+    report(&mut world, pod(false));
+    assert!(report(&mut world, works("m2", &[])).is_empty(), "its pod is ending");
     assert!(world.pass(60).is_empty());
-    assert!(tell(&mut world, pod(true)).is_empty(), "m2 would forget the new copy with the old one");
+    assert!(report(&mut world, pod(true)).is_empty(), "m2 would forget the new copy with the old one");
     assert!(world.pass(59).is_empty());
     assert_eq!(world.pass(3), ["a-job"]);
 }

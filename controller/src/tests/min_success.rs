@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::world::World;
 
 /// Job `a` in two members; what each says of its copy, and what all of it says then.
-fn told(m1: &str, m2: &str, state: &Value) -> World {
+fn reported(m1: &str, m2: &str, state: &Value) -> World {
     let mut world = World::new(10);
     world.cluster("m2", "100");
     world.job("a", "q", 2);
@@ -38,7 +38,7 @@ fn clusters(world: &World) -> usize {
 #[test]
 fn a_job_of_which_enough_pods_succeeded_ends_although_no_copy_did() {
     let enough = json!({"phase": "Completing", "reason": "MinSuccessReached"});
-    let mut world = told("Running", "Running", &enough);
+    let mut world = reported("Running", "Running", &enough);
     world.settle();
     assert_eq!((clusters(&world), world.used("q").as_str()), (0, "0"));
     // Its copies are gone, and Karmada has not said so on the job.
@@ -55,7 +55,7 @@ fn a_job_with_a_copy_that_ended_is_left_to_the_scheduler_and_one_without_enough_
     let enough = json!({"phase": "Completing", "reason": "MinSuccessReached"});
     for (m1, state) in [("Completed", enough.clone()), ("Failed", enough), ("Running", json!({"phase": "Completing"}))]
     {
-        let world = told(m1, "Running", &state);
+        let world = reported(m1, "Running", &state);
         assert_eq!((clusters(&world), &world.get("Job", "a")["metadata"]["annotations"][END_AS]), (2, &Value::Null));
     }
 }

@@ -39,6 +39,7 @@ mod queue_annotations;
 mod queue_limits;
 mod recorded_actions;
 mod refused_copy;
+mod reported_places;
 mod reservations;
 mod resize;
 mod run_limits;
@@ -50,7 +51,6 @@ mod snapshot;
 mod stale_grant;
 mod state;
 mod tenancy;
-mod told_places;
 mod ttl;
 mod two;
 mod unanswered_release;
@@ -219,7 +219,7 @@ fn what_can_never_start_is_told_from_what_waits() {
 }
 
 #[test]
-fn garbage_is_told_and_delays_nobody() {
+fn garbage_is_reported_and_delays_nobody() {
     let mut world = World::new(10);
     let mut garbage = job("garbage", "q", 2);
     garbage["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "lots".into();

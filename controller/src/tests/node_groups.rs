@@ -138,8 +138,8 @@ fn a_job_goes_to_the_clusters_that_its_queues_select_and_its_record_says_which()
     world.job("a", "leaf", 2);
     assert!(world.pass(5).is_empty());
     let message = world.says("a").1;
-    let told = "queue leaf uses only clusters whose labels match \"!old,tier in (gold)\"";
-    assert!(message.contains(told), "{message}");
+    let reported = "queue leaf uses only clusters whose labels match \"!old,tier in (gold)\"";
+    assert!(message.contains(reported), "{message}");
     world.patch("Cluster", "m1", &json!({"metadata": {"labels": {"tier": "gold"}}}));
     assert_eq!(world.pass(5), ["a-job"]);
     let clusters = record(&world, "a-job")["clusters"].clone();

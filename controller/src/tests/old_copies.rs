@@ -5,7 +5,7 @@ use caldera_runtime::write::Failure;
 use serde_json::json;
 
 use super::{
-    fleet::{members, on, pod, tell},
+    fleet::{members, on, pod, report},
     job_commands::send,
     world::{World, job},
 };
@@ -38,7 +38,7 @@ fn evict(world: &mut World, reason: &str, backoff: i64, avoid: &[&str]) {
 
 fn end_pods(world: &mut World) {
     for i in 0..4 {
-        tell(world, "m1", Change::PodGone("ns".into(), format!("a-worker-{i}")));
+        report(world, "m1", Change::PodGone("ns".into(), format!("a-worker-{i}")));
     }
 }
 
@@ -103,7 +103,7 @@ fn a_part_that_did_not_start_in_time_holds_the_gang_back_no_longer_than_its_back
     pod(&mut world, "m2", "a-worker-4", 1, Some("a"));
     evict(&mut world, "PodsReadyTimeout", 20, &["m1"]);
     assert!(world.pass(40).is_empty());
-    tell(&mut world, "m2", Change::PodGone("ns".into(), "a-worker-4".into()));
+    report(&mut world, "m2", Change::PodGone("ns".into(), "a-worker-4".into()));
     assert!(world.pass(38).is_empty(), "m2 would forget a new copy with the old one");
     assert_eq!(world.pass(6), ["a-job"]);
 }

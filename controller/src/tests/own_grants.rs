@@ -164,10 +164,10 @@ fn the_end_is_not_believed_before_a_cluster_that_was_added_has_told_a_status() {
     world.patch("ResourceBinding", "a-job", &json!({"spec": {"clusters": both}}));
     assert_eq!(world.used("q"), "2");
     // Karmada writes what the copies say into the binding first.
-    let told = |phase: &str| json!({"state": {"phase": phase}});
+    let reported = |phase: &str| json!({"state": {"phase": phase}});
     let items = json!([
-        {"clusterName": "m1", "status": told("Completed")},
-        {"clusterName": "m2", "status": told("Running")},
+        {"clusterName": "m1", "status": reported("Completed")},
+        {"clusterName": "m2", "status": reported("Running")},
     ]);
     world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": items}}));
     assert_eq!(world.used("q"), "2");

@@ -32,13 +32,13 @@ fn split(max_retry: &Value) -> World {
 }
 
 /// What the copy in m2 says beside its phase; that in m1 runs.
-fn tell(world: &mut World, phase: &str, retries: u32, version: u32) {
+fn report(world: &mut World, phase: &str, retries: u32, version: u32) {
     let m2 = json!({"state": {"phase": phase}, "retryCount": retries, "version": version});
-    let told = json!([
+    let reported = json!([
         {"clusterName": "m1", "applied": true, "status": {"state": {"phase": "Running"}}},
         {"clusterName": "m2", "applied": true, "status": m2},
     ]);
-    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": told}}));
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": reported}}));
     world.settle();
 }
 
@@ -61,7 +61,7 @@ fn record(world: &World) -> Value {
 #[test]
 fn a_copy_that_its_policies_restart_restarts_the_whole_job_and_is_counted_once() {
     let mut world = split(&json!(3));
-    tell(&mut world, "Restarting", 1, 1);
+    report(&mut world, "Restarting", 1, 1);
     assert_eq!((clusters(&world), world.used("q").as_str()), (0, "0"), "the part in m1 goes too");
     let record = record(&world);
     assert_eq!(
@@ -69,7 +69,7 @@ fn a_copy_that_its_policies_restart_restarts_the_whole_job_and_is_counted_once()
         (&json!("RestartedByPolicy"), &json!(1), &json!(0))
     );
     // What its old copies still say counts no second time, and nothing starts beside them.
-    tell(&mut world, "Pending", 1, 2);
+    report(&mut world, "Pending", 1, 2);
     assert!(world.pass(30).is_empty());
     let (reason, message) = world.says("a");
     assert_eq!(reason, "Requeued");
@@ -82,10 +82,10 @@ fn a_copy_that_its_policies_restart_restarts_the_whole_job_and_is_counted_once()
 #[test]
 fn pods_tasks_and_partitions_that_restart_are_one_clusters_matter() {
     let mut world = split(&json!(3));
-    tell(&mut world, "Restarting", 1, 0);
+    report(&mut world, "Restarting", 1, 0);
     assert_eq!((clusters(&world), record(&world)), (2, Value::Null));
     // A copy that was killed by a policy that ends it restarts nothing either.
-    tell(&mut world, "Failed", 3, 3);
+    report(&mut world, "Failed", 3, 3);
     assert_eq!((clusters(&world), record(&world)), (2, Value::Null));
 }
 
@@ -97,7 +97,7 @@ fn a_copy_that_failed_restarts_the_whole_job_if_its_policies_restart_it_at_a_fai
         let policies = json!([{"event": "PodFailed", "action": action}]);
         world.patch("Job", "a", &json!({"spec": {"policies": policies}}));
         world.settle();
-        tell(&mut world, "Failed", 0, 2);
+        report(&mut world, "Failed", 0, 2);
         assert_eq!(clusters(&world), clusters_left, "{action}");
     }
 }
@@ -108,7 +108,7 @@ fn a_copy_that_failed_after_max_retry_restarts_fails_the_job() {
     let policies = json!([{"event": "PodFailed", "action": "RestartJob"}]);
     world.patch("Job", "a", &json!({"spec": {"policies": policies}}));
     world.settle();
-    tell(&mut world, "Failed", 3, 4);
+    report(&mut world, "Failed", 3, 4);
     assert_eq!((clusters(&world), record(&world)), (2, Value::Null));
 }
 
@@ -119,10 +119,10 @@ fn a_job_in_one_cluster_restarts_there() {
     assert_eq!(world.settle(), ["a-job"]);
     world.place("a-job", 2);
     world.phase("a", "Running");
-    let told = json!([{"clusterName": "m1", "applied": true, "status": {
+    let reported = json!([{"clusterName": "m1", "applied": true, "status": {
         "state": {"phase": "Restarting"}, "retryCount": 1, "version": 1,
     }}]);
-    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": told}}));
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": reported}}));
     world.settle();
     assert_eq!((clusters(&world), record(&world)), (1, Value::Null));
 }
@@ -159,7 +159,7 @@ fn a_job_that_restarted_as_often_as_it_may_fails_and_starts_no_more() {
     for (max_retry, restarts) in [(json!(2), 2), (Value::Null, 3)] {
         let mut world = split(&max_retry);
         for times in 1..=restarts {
-            tell(&mut world, "Restarting", 1, 1);
+            report(&mut world, "Restarting", 1, 1);
             assert_eq!(record(&world)["restarts"], times);
             assert_eq!(clusters(&world), 0);
             let released = lose_copies(&mut world);
@@ -185,11 +185,11 @@ fn a_job_that_restarted_as_often_as_it_may_fails_and_starts_no_more() {
 #[test]
 fn a_controller_that_begins_anew_counts_what_the_record_says() {
     let mut world = split(&json!(2));
-    tell(&mut world, "Restarting", 1, 1);
+    report(&mut world, "Restarting", 1, 1);
     lose_copies(&mut world);
     place(&mut world);
     world.begin_anew();
     world.pass(2);
-    tell(&mut world, "Running", 1, 1);
+    report(&mut world, "Running", 1, 1);
     assert_eq!(record(&world)["restarts"], 2);
 }

@@ -48,7 +48,7 @@ fn is_evicted(world: &World, job: &str) -> bool {
     binding["spec"]["clusters"] == json!([])
 }
 
-fn told(world: &World, reason: &str) -> Vec<String> {
+fn reported(world: &World, reason: &str) -> Vec<String> {
     let events = world.objects.values().filter(|object| object["kind"] == "Event" && object["reason"] == reason);
     let text = |event: &Value| {
         let (name, note) = (&event["involvedObject"]["name"], &event["message"]);
@@ -77,10 +77,10 @@ fn lent_capacity_comes_back_and_who_gave_it_goes_back_in_line_with_its_age_defec
     assert_eq!(binding["metadata"]["creationTimestamp"], created);
     assert!(!is_evicted(&world, "old"), "what b deserves covers it");
     assert_eq!(
-        told(&world, "Reclaimed"),
+        reported(&world, "Reclaimed"),
         ["young: queue a reclaims what it deserves: queue b used cpu 8 and deserves 4; it waits again with its age"]
     );
-    assert_eq!(told(&world, "PreemptionSucceeded"), ["mine: one job is evicted for it: cpu 4, pods 4 come free"]);
+    assert_eq!(reported(&world, "PreemptionSucceeded"), ["mine: one job is evicted for it: cpu 4, pods 4 come free"]);
     // Its claimant has started, and its copies are gone: it waits like anybody, and starts when there is room.
     lose_copies(&mut world, "young");
     world.pass(10);
@@ -223,7 +223,7 @@ fn surplus_goes_before_gangs_and_the_scheduler_cuts_it() {
         serde_json::from_str(annotation(&world, "elastic", "caldera.dev/admission").as_str().unwrap()).unwrap();
     assert_eq!((&record["tasks"], &record["charged"]), (&json!({"worker": 2}), &json!({"cpu": "2", "pods": "2"})));
     assert_eq!(world.get("ResourceBinding", "elastic-job")["spec"]["clusters"][0]["replicas"], 6, "not ours to write");
-    assert!(told(&world, "Reclaimed")[0].ends_with("; it goes on with its minimum or more"));
+    assert!(reported(&world, "Reclaimed")[0].ends_with("; it goes on with its minimum or more"));
     // The scheduler does not place more than the record says.
     world.place("elastic-job", 2);
     assert_eq!(world.pass(1), ["mine-job"]);
@@ -258,7 +258,7 @@ fn a_higher_priority_preempts_in_its_queue_who_says_that_it_may() {
     assert!(!is_evicted(&world, "low"), "it did not say that it may");
     world.patch("Job", "low", &json!({"metadata": {"annotations": {"volcano.sh/preemptable": "true"}}}));
     assert_eq!(world.pass(3), ["urgent-job"]);
-    assert_eq!(told(&world, "Preempted").len(), 1);
+    assert_eq!(reported(&world, "Preempted").len(), 1);
     lose_copies(&mut world, "low");
     world.pass(100);
     assert_eq!(world.says("low").0, "WaitingForQuota");
@@ -273,7 +273,7 @@ fn an_eviction_that_is_refused_is_decided_on_anew() {
     world.refuse_evictions = vec![Failure::Conflict("changed".into()), Failure::Transient("no answer".into())];
     assert_eq!(world.pass(9), ["mine-job"]);
     assert!(is_evicted(&world, "young") && !is_evicted(&world, "old"));
-    assert_eq!(told(&world, "Reclaimed").len(), 1);
+    assert_eq!(reported(&world, "Reclaimed").len(), 1);
 }
 
 #[test]

@@ -47,12 +47,12 @@ fn begin(world: &mut World) {
     world.controller.observe(Input::Actions(none), world.now);
 }
 
-fn told(by: &str, did: &str, name: &str) -> (String, String, String) {
+fn reported(by: &str, did: &str, name: &str) -> (String, String, String) {
     (by.to_owned(), did.to_owned(), name.to_owned())
 }
 
 #[test]
-fn what_somebody_does_to_a_job_a_queue_or_a_member_is_recorded_once_also_when_it_is_told_again() {
+fn what_somebody_does_to_a_job_a_queue_or_a_member_is_recorded_once_also_when_it_is_reported_again() {
     let mut world = World::new(8);
     let at = world.now;
     world.job("a", "q", 1);
@@ -68,7 +68,10 @@ fn what_somebody_does_to_a_job_a_queue_or_a_member_is_recorded_once_also_when_it
     assert!(world.controller.actions.has_unsaved());
     let all = save(&mut world);
     assert!(!world.controller.actions.has_unsaved());
-    assert_eq!(all, [told("root", "set weight to 2", "q"), told("root", "cordoned", "m1"), told("ada", "held", "a")]);
+    assert_eq!(
+        all,
+        [reported("root", "set weight to 2", "q"), reported("root", "cordoned", "m1"), reported("ada", "held", "a")]
+    );
     world.patch("Queue", "q", &json!({"metadata": {"labels": {"a": "b"}}}));
     assert!(world.controller.actions.take_writes("ns").is_empty());
 }
@@ -86,7 +89,7 @@ fn who_made_a_command_is_recorded_with_what_it_is_for() {
         "action": "CloseQueue",
         "target": {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": "q", "uid": ""},
     }));
-    assert_eq!(save(&mut world), [told("root", "CloseQueue of Queue q", "q")]);
+    assert_eq!(save(&mut world), [reported("root", "CloseQueue of Queue q", "q")]);
 }
 
 #[test]
@@ -115,7 +118,7 @@ fn a_stamp_of_the_future_counts_for_nothing() {
         |at| json!({"metadata": {"name": "caldera-settings", "annotations": stamps("root", "set order", at)}});
     world.controller.actions.observe_settings(&settings(far), world.now);
     world.controller.actions.observe_settings(&settings(world.now), world.now);
-    assert_eq!(save(&mut world), [told("root", "set order", "caldera-settings")]);
+    assert_eq!(save(&mut world), [reported("root", "set order", "caldera-settings")]);
 }
 
 #[test]

@@ -32,7 +32,7 @@ impl Fleet {
         for member in self.names() {
             world.cluster(&member, "100");
         }
-        self.tell(&mut world.controller, world.now);
+        self.report(&mut world.controller, world.now);
         for (name, spec) in queues {
             world.queue(name, spec);
         }
@@ -44,7 +44,7 @@ impl Fleet {
         (1..=self.0.len()).map(|at| format!("m{at}")).collect()
     }
 
-    fn tell(&self, controller: &mut Controller, now: Timestamp) {
+    fn report(&self, controller: &mut Controller, now: Timestamp) {
         for (member, cores) in self.names().into_iter().zip(&self.0) {
             let amounts = [("cpu", *cores), ("pods", 99)].map(|(name, units)| (name, Quantity::from_units(units)));
             let node =
@@ -62,7 +62,7 @@ impl Fleet {
         let (bindings, others): (Vec<_>, Vec<_>) =
             ObjectKind::list_all().into_iter().partition(|kind| *kind == ObjectKind::Bindings);
         others.into_iter().for_each(|kind| list_into(&mut controller, world, kind));
-        self.tell(&mut controller, world.now);
+        self.report(&mut controller, world.now);
         bindings.into_iter().for_each(|kind| list_into(&mut controller, world, kind));
         decide_without_writing(&mut controller, world.now);
         controller
@@ -145,7 +145,7 @@ fn a_job_that_fits_no_node_keeps_no_quota_and_blocks_nobody() {
     assert_eq!(pass(&mut world, 1), ["small-job"]);
     // A node that is large enough comes: it is asked again, and waits for quota as anybody does.
     let larger = Fleet(vec![4, 8]);
-    larger.tell(&mut world.controller, world.now);
+    larger.report(&mut world.controller, world.now);
     pass(&mut world, 3);
     assert_eq!((world.says("huge").0.as_str(), kept(&world, "huge").is_some()), ("WaitingForQuota", true));
 }

@@ -132,15 +132,15 @@ fn who_can_never_have_the_difference_is_told_so_with_numbers() {
 }
 
 #[test]
-fn where_there_is_quota_nothing_waits_and_nothing_is_told() {
+fn where_there_is_quota_nothing_waits_and_nothing_is_reported() {
     let mut world = World::new(8);
     web(&mut world);
     world.pass(5);
-    let told = world.writes.len();
+    let reported = world.writes.len();
     scale(&mut world, 5);
     world.settle();
     assert_eq!(record(&world, "web-deployment")[1], "5");
-    assert_eq!(world.writes.len(), told + 1);
+    assert_eq!(world.writes.len(), reported + 1);
 }
 
 #[test]

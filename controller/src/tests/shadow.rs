@@ -128,9 +128,9 @@ fn what_is_placed_when_it_is_first_seen_is_decided_on_as_if_it_were_not() {
 fn submit_placed(world: &mut World, name: &str, pods: u32) {
     let shadow = world.shadow.take();
     let object = world.put(job(name, "q", pods));
-    let told = std::mem::take(&mut world.controller);
+    let reported = std::mem::take(&mut world.controller);
     world.bind(&object, pods, false);
-    world.controller = told;
+    world.controller = reported;
     world.shadow = shadow;
     place(world, name, pods);
 }
@@ -181,7 +181,7 @@ fn records_that_somebody_wrote_count_for_nothing() {
 }
 
 #[test]
-fn evictions_are_told_once_for_each_job_and_what_ran_before_is_never_evicted() {
+fn evictions_are_reported_once_for_each_job_and_what_ran_before_is_never_evicted() {
     let mut world = World::empty();
     world.cluster("m1", "8");
     for name in ["a", "b"] {
@@ -223,7 +223,7 @@ fn evictions_are_told_once_for_each_job_and_what_ran_before_is_never_evicted() {
     };
     shadow.observe_bindings(&mut again.controller, Event::Reset(bindings.iter().map(read).collect()), again.now);
     again.shadow = Some(shadow);
-    world.objects.values().filter(|object| object["kind"] == "Job").for_each(|object| again.tell(object, false));
+    world.objects.values().filter(|object| object["kind"] == "Job").for_each(|object| again.report(object, false));
     let said = pass(&mut again, 120);
     assert!(said.is_empty(), "{said:?}");
     assert_eq!(report(&mut again).jobs.len(), 1, "of those that were placed before nothing is told");
@@ -245,7 +245,7 @@ fn a_shadow_goes_on_where_an_earlier_one_was() {
     assert_eq!(later.jobs.iter().map(|job| &*job.name).collect::<Vec<_>>(), ["a"]);
     world.shadow = Some(shadow);
     let binding = world.get("ResourceBinding", "b-job").clone();
-    world.tell(&binding, false);
+    world.report(&binding, false);
     world.now = world.now.saturating_add(SignedDuration::from_secs(5)).unwrap();
     decide(&mut world);
     let line = line(&mut world, "b");

@@ -41,10 +41,10 @@ fn what_a_limit_ends_is_expected_to_end_then_and_what_says_less_earlier() {
     let time = caldera_runtime::clock::format_time(world.now);
     world.patch("ResourceBinding", "placed-job", &json!({"status": {"lastScheduledTime": time}}));
     let snapshot = take_snapshot(&world.controller);
-    let told: Vec<_> = snapshot.jobs.iter().map(|job| (&*job.name, job.run_for, job.limit)).collect();
+    let reported: Vec<_> = snapshot.jobs.iter().map(|job| (&*job.name, job.run_for, job.limit)).collect();
     let since_release = world.now.as_second() - 1_000_001;
     assert_eq!(
-        told,
+        reported,
         [
             ("ns/placed-job", None, Some(100 - since_release)),
             ("ns/short-job", Some(30), Some(100)),

@@ -11,7 +11,7 @@ fn describe(world: &World) -> Value {
 }
 
 #[test]
-fn lines_are_told_with_the_longest_first() {
+fn lines_are_reported_with_the_longest_first() {
     let mut world = World::new(4);
     world.queue("long", &json!({"capability": {"cpu": "1"}}));
     for name in ["a", "b", "c"] {
@@ -53,7 +53,7 @@ fn a_release_without_an_answer_and_one_that_was_refused_are_named() {
 }
 
 #[test]
-fn a_place_that_is_kept_and_what_is_due_are_told() {
+fn a_place_that_is_kept_and_what_is_due_are_reported() {
     let mut world = World::new(4);
     world.job("runs", "q", 4);
     world.settle();
@@ -71,7 +71,7 @@ fn a_place_that_is_kept_and_what_is_due_are_told() {
 }
 
 #[test]
-fn who_pauses_and_what_is_not_listed_is_told() {
+fn who_pauses_and_what_is_not_listed_is_reported() {
     let world = World::new(1);
     let state = describe(&world);
     assert_eq!((&state["paused"], &state["unlistedKinds"]), (&Value::Null, &json!([])));

@@ -147,8 +147,8 @@ impl Host {
             running.map(|binding| binding["spec"]["resource"]["name"].as_str().unwrap().to_owned()).collect();
         for name in names.iter().take(most) {
             let completed = json!({"state": {"phase": "Completed"}});
-            let told = json!([{"clusterName": "m1", "status": completed}]);
-            self.changed("ResourceBinding", &format!("{name}-job"), &json!({"status": {"aggregatedStatus": told}}));
+            let reported = json!([{"clusterName": "m1", "status": completed}]);
+            self.changed("ResourceBinding", &format!("{name}-job"), &json!({"status": {"aggregatedStatus": reported}}));
             self.changed("Job", name, &json!({"status": completed}));
         }
     }

@@ -55,7 +55,7 @@ fn a_release_that_was_stored_stays_charged_however_late_the_watch_is() {
     assert!(tries < 8, "{tries} tries");
     world.echo = true;
     let stored = world.get("ResourceBinding", "a-job").clone();
-    world.tell(&stored, false);
+    world.report(&stored, false);
     assert!(world.pass(3).is_empty());
     assert_eq!((world.used("q").as_str(), world.says("a").0.as_str()), ("4", "Admitted"));
 }

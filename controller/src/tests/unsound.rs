@@ -32,7 +32,7 @@ fn a_queue_that_is_deleted_under_a_running_job_stays_charged_above_and_after_a_r
 }
 
 #[test]
-fn a_capability_that_nobody_can_read_starts_nothing_and_is_told() {
+fn a_capability_that_nobody_can_read_starts_nothing_and_is_reported() {
     let mut world = World::new(100);
     world.queue("broken", &json!({"capability": {"cpu": "many"}}));
     world.job("a", "broken", 1);

@@ -63,12 +63,12 @@ fn of_many_jobs_that_begin_to_wait_each_says_so_in_two_seconds_and_their_events_
     world.delete("ResourceBinding", "w59-job");
     world.pass(120);
     let waits = |event: &&Value| event["kind"] == "Event" && event["reason"] == "WaitingForQuota";
-    let mut told: Vec<&Value> =
+    let mut reported: Vec<&Value> =
         world.objects.values().filter(waits).map(|event| &event["involvedObject"]["name"]).collect();
-    assert_eq!(told.len(), 59);
-    told.sort_by_key(|name| name.to_string());
-    told.dedup();
-    assert_eq!(told.len(), 59, "each once");
+    assert_eq!(reported.len(), 59);
+    reported.sort_by_key(|name| name.to_string());
+    reported.dedup();
+    assert_eq!(reported.len(), 59, "each once");
 }
 
 #[test]

@@ -145,14 +145,14 @@ impl World {
             object["metadata"]["creationTimestamp"] = caldera_runtime::clock::format_time(self.now).into();
         }
         self.objects.insert(name, object.clone());
-        self.tell(&object, false);
+        self.report(&object, false);
         object
     }
 
     pub fn delete(&mut self, kind: &str, name: &str) {
         let key = self.objects.keys().find(|key| key.0 == kind && key.2 == name).cloned().unwrap();
         let object = self.objects.remove(&key).unwrap();
-        self.tell(&object, true);
+        self.report(&object, true);
     }
 
     pub fn get(&self, kind: &str, name: &str) -> &Value {
@@ -160,7 +160,7 @@ impl World {
         found.map_or(&Value::Null, |(_, object)| object)
     }
 
-    pub fn tell(&mut self, object: &Value, gone: bool) {
+    pub fn report(&mut self, object: &Value, gone: bool) {
         if object["kind"] == "Event" {
             return;
         }
@@ -230,7 +230,7 @@ impl World {
         kept.into_iter().for_each(|kept| self.controller.observe(Input::JobHistory(kept), now));
         let objects: Vec<Value> = self.objects.values().cloned().collect();
         self.list_bindings();
-        objects.iter().for_each(|object| self.tell(object, false));
+        objects.iter().for_each(|object| self.report(object, false));
         for cluster in objects.iter().filter(|object| object["kind"] == "Cluster") {
             let name = cluster["metadata"]["name"].as_str().unwrap().to_owned();
             self.controller.observe(Input::Member(name, Update::Down("not reached in this test".into())), now);
@@ -284,9 +284,9 @@ impl World {
     pub fn phase(&mut self, job: &str, phase: &str) {
         let binding = format!("{job}-job");
         let clusters = self.get("ResourceBinding", &binding)["spec"]["clusters"].clone();
-        let told = |cluster: &Value| json!({"clusterName": cluster["name"], "status": {"state": {"phase": phase}}});
-        let told: Vec<Value> = clusters.as_array().into_iter().flatten().map(told).collect();
-        self.patch("ResourceBinding", &binding, &json!({"status": {"aggregatedStatus": told}}));
+        let reported = |cluster: &Value| json!({"clusterName": cluster["name"], "status": {"state": {"phase": phase}}});
+        let reported: Vec<Value> = clusters.as_array().into_iter().flatten().map(reported).collect();
+        self.patch("ResourceBinding", &binding, &json!({"status": {"aggregatedStatus": reported}}));
         let running = u32::from(phase == "Running") * 1000;
         self.patch("Job", job, &json!({"status": {"state": {"phase": phase}, "running": running}}));
     }
@@ -369,12 +369,12 @@ impl World {
                     return Err(Failure::Conflict("changed".into()));
                 }
                 self.objects.remove(&name);
-                self.tell(&object, true);
+                self.report(&object, true);
                 return Ok(object);
             }
             Body::Delete { .. } => {
                 self.objects.remove(&name);
-                self.tell(&object, true);
+                self.report(&object, true);
                 return Ok(object);
             }
             _ => {}
@@ -386,7 +386,7 @@ impl World {
         }
         self.objects.insert(name, object.clone());
         if self.echo {
-            self.tell(&object, false);
+            self.report(&object, false);
         }
         Ok(object)
     }

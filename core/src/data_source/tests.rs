@@ -12,7 +12,7 @@ fn data(name: &str, attributes: &[(&str, &str)]) -> Arc<DataIdentity> {
 fn source(name: &str, created: i64, data: &Arc<DataIdentity>, clusters: &[&str]) -> DataSource {
     let clusters: BTreeSet<String> = clusters.iter().map(|cluster| (*cluster).to_owned()).collect();
     let (data, clusters) = (Arc::clone(data), Arc::new(clusters));
-    DataSource { name: name.into(), created, data, clusters, deleting: false }
+    DataSource { name: name.into(), created: EpochSeconds::new(created), data, clusters, deleting: false }
 }
 
 fn job(namespace: &str, name: &str) -> Arc<WorkloadRef> {
@@ -93,7 +93,7 @@ fn a_cluster_that_joins_later_is_allowed_only_once_a_source_lists_it_defect_48()
 }
 
 #[test]
-fn a_claim_without_a_source_is_told_with_what_there_is_no_source_of() {
+fn a_claim_without_a_source_is_reported_with_what_there_is_no_source_of() {
     let mut index = DataIndex::default();
     index.set_claim(claim("a", &data("users", &[("region", "eu")]), "j"));
     let first = "waits for DataSourceClaim ns/a: no DataSource has system hive, type table, name users and attributes region=eu";
@@ -112,7 +112,7 @@ fn describe_long_lack() -> String {
 }
 
 #[test]
-fn what_a_claim_says_wrong_is_told_with_what_it_waits_for() {
+fn what_a_claim_says_wrong_is_reported_with_what_it_waits_for() {
     let mut index = DataIndex::default();
     let faults = vec!["its annotation a means nothing".to_owned()];
     index.set_claim(DataClaim { faults, ..claim("a", &data("users", &[]), "j") });

@@ -264,9 +264,9 @@ fn what_was_seen_before_an_outage_stays_seen() {
     for name in ["a", "b"] {
         fleet.apply_update("m1", pod(name, false));
     }
-    let room = [("cpu", 10), ("pods", 10)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter().collect();
+    let amounts = [("cpu", 10), ("pods", 10)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter().collect();
     let cluster = Cluster { name: "m1".into(), ready: true, ..Cluster::default() };
-    fleet.set_cluster(cluster, Capacity::from_summary(&room, &request(4), &Resources::new()));
+    fleet.set_cluster(cluster, Capacity::from_summary(&amounts, &request(4), &Resources::new()));
     fleet.apply_update("m1", Update::Down("no route".into()));
     assert_eq!(cpu(&mut fleet), 4);
 }
@@ -277,8 +277,8 @@ fn assumed_pods_may_be_known_before_their_cluster() {
     fleet.assume_pods("ns/rb", assume(3));
     fleet.refresh_capacities();
     assert_eq!((fleet.clusters().count(), fleet.list_unlisted_clusters().count()), (0, 0));
-    let room = [("cpu", 10), ("pods", 10)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter().collect();
-    let summary = Capacity::from_summary(&room, &Resources::new(), &Resources::new());
+    let amounts = [("cpu", 10), ("pods", 10)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter().collect();
+    let summary = Capacity::from_summary(&amounts, &Resources::new(), &Resources::new());
     fleet.set_cluster(Cluster { name: "m1".into(), ..Cluster::default() }, summary);
     assert_eq!(cpu(&mut fleet), 0);
     fleet.apply_update("m1", Update::Down("forbidden".into()));
@@ -404,7 +404,7 @@ fn capacities_for_queues(fleet: &mut Fleet) -> Vec<Resources> {
 /// Found on a sandbox: a gang was evicted before its pods in one of its clusters were seen. They came and went as
 /// somebody else's, and that they went was not told: the gang was "more than all clusters have together" for ever.
 #[test]
-fn pods_that_are_seen_after_their_eviction_are_others_and_their_end_is_told() {
+fn pods_that_are_seen_after_their_eviction_are_others_and_their_end_is_reported() {
     let mut fleet = two_members();
     let both = || [("m1".to_owned(), vec![2]), ("m2".to_owned(), vec![1])].into();
     fleet.assume_pods("ns/rb", AssumedPods { pods: both(), ..assume(0) });
@@ -421,7 +421,7 @@ fn pods_that_are_seen_after_their_eviction_are_others_and_their_end_is_told() {
 
 proptest::proptest! {
     #[test]
-    fn what_queues_can_hold_changes_with_pods_of_others_alone_and_that_is_told(
+    fn what_queues_can_hold_changes_with_pods_of_others_alone_and_that_is_reported(
         steps in proptest::collection::vec((0u8..8, 0u8..2, 0u8..3, 0u32..4, 0u32..4), 1..60)
     ) {
         let mut fleet = two_members();

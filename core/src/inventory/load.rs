@@ -116,7 +116,7 @@ mod tests {
         Some((load.used.get("cpu").to_string(), load.capacity.get("cpu").to_string()))
     }
 
-    fn told(used: &str, capacity: &str) -> Option<(String, String)> {
+    fn reported(used: &str, capacity: &str) -> Option<(String, String)> {
         Some((used.to_owned(), capacity.to_owned()))
     }
 
@@ -125,7 +125,7 @@ mod tests {
         let mut nodes: BTreeMap<_, _> = [node("a", 10), node("b", 20), node("closed", 40)].into();
         nodes.get_mut("closed").unwrap().unschedulable = true;
         let measured = [of("a", "2500m"), of("b", "1"), of("closed", "39"), of("gone", "8")];
-        assert_eq!(sum(&nodes, &measured), told("3500m", "30"));
+        assert_eq!(sum(&nodes, &measured), reported("3500m", "30"));
         assert_eq!(sum(&BTreeMap::new(), &measured), None);
     }
 
@@ -133,18 +133,18 @@ mod tests {
     fn a_node_that_lies_about_its_use_is_full_at_most_or_was_not_measured() {
         let nodes: BTreeMap<_, _> = [node("a", 10), node("b", 20)].into();
         for wild in ["1000", "1e30", "9999999999E"] {
-            assert_eq!(sum(&nodes, &[of("a", wild), of("b", "1")]), told("11", "30"), "{wild}");
+            assert_eq!(sum(&nodes, &[of("a", wild), of("b", "1")]), reported("11", "30"), "{wild}");
         }
         assert_eq!(sum(&nodes, &[of("a", "-5"), of("b", "1")]), None);
         // The last word on a node counts, once.
-        assert_eq!(sum(&nodes, &[of("a", "9"), of("a", "2"), of("b", "1")]), told("3", "30"));
+        assert_eq!(sum(&nodes, &[of("a", "9"), of("a", "2"), of("b", "1")]), reported("3", "30"));
     }
 
     #[test]
     fn what_one_node_in_ten_did_not_measure_is_left_out_and_no_more() {
         let nodes: BTreeMap<_, _> = (0..20).map(|number| node(&format!("n{number:02}"), 10)).collect();
         let measured: Vec<NodeUse> = nodes.keys().map(|name| of(name, "5")).collect();
-        assert_eq!(sum(&nodes, &measured[2..]), told("90", "180"));
+        assert_eq!(sum(&nodes, &measured[2..]), reported("90", "180"));
         assert_eq!(sum(&nodes, &measured[3..]), None);
         assert_eq!(sum(&nodes, &[]), None);
     }

@@ -151,8 +151,8 @@ impl Default for LabelStore {
 impl LabelStore {
     /// A node with these labels.
     pub(super) fn make_node(&mut self, name: Arc<str>, labels: BTreeMap<String, String>) -> NodeRef {
-        let told = labels.into_iter().filter(|(key, value)| !(key == HOSTNAME && **value == *name));
-        let labels: Vec<Label> = told.map(|(key, value)| (key.into(), value.into())).collect();
+        let reported = labels.into_iter().filter(|(key, value)| !(key == HOSTNAME && **value == *name));
+        let labels: Vec<Label> = reported.map(|(key, value)| (key.into(), value.into())).collect();
         self.store_labels(name, labels)
     }
 

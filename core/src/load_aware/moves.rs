@@ -30,8 +30,8 @@ pub struct PlacedJob {
     pub job: RunningJob,
     /// By cluster.
     pub asks: BTreeMap<String, Resources>,
-    /// When it was last moved, in seconds since 1970.
-    pub moved_at: Option<i64>,
+    /// When it was last moved.
+    pub moved_at: Option<EpochSeconds>,
     /// Clusters that it was told to avoid when it was moved before.
     pub avoid: BTreeSet<String>,
 }
@@ -53,8 +53,8 @@ pub struct LoadInput<'a> {
     pub jobs: &'a [PlacedJob],
     /// What the fleet has, to weigh lost work by.
     pub fleet: &'a Resources,
-    /// Seconds since 1970.
-    pub now: i64,
+    /// The time.
+    pub now: EpochSeconds,
 }
 
 /// A job that leaves.
@@ -78,7 +78,7 @@ pub fn plan_moves(
     input: &LoadInput<'_>,
     mut find_place: impl FnMut(&[&JobId], &JobId, &BTreeSet<String>) -> Option<BTreeMap<String, u64>>,
 ) -> Vec<JobMove> {
-    let now = EpochSeconds::new(input.now);
+    let now = input.now;
     let mut round = Round {
         input,
         used: input.history.list_loads(now).map(|(name, load)| (name.as_str(), load.used.clone())).collect(),
@@ -94,7 +94,7 @@ pub fn plan_moves(
     for hot in round.list_hot_clusters() {
         round.cool_cluster(hot, &receivers, &mut find_place);
     }
-    round.leaving.into_iter().map(|leaving| leaving.told).collect()
+    round.leaving.into_iter().map(|leaving| leaving.reported).collect()
 }
 
 /// Who leaves, and what the clusters are taken to use then.
@@ -107,7 +107,7 @@ struct Round<'a> {
 
 /// A job that leaves, and what it takes with it.
 struct Leaving {
-    told: JobMove,
+    reported: JobMove,
     /// What it is taken to use, by cluster.
     uses: BTreeMap<String, Resources>,
     /// The same where it goes.
@@ -144,8 +144,8 @@ impl<'a> Round<'a> {
                 continue;
             }
             let Some(brings) = self.find_cool_place(candidate, &uses, receivers, find_place) else { continue };
-            let told = self.describe_move(candidate, hot, &brings, receivers);
-            let leaving = Leaving { told, uses, brings };
+            let reported = self.describe_move(candidate, hot, &brings, receivers);
+            let leaving = Leaving { reported, uses, brings };
             self.take_off(&leaving);
             self.leaving.push(leaving);
         }
@@ -156,7 +156,7 @@ impl<'a> Round<'a> {
     /// Who may leave a cluster, in the order of victims.
     fn list_candidates(&self, hot: &str) -> Vec<&'a PlacedJob> {
         let LoadInput { jobs, fleet, now, .. } = *self.input;
-        let leaves = |job: &JobId| self.leaving.iter().any(|leaving| leaving.told.id == *job);
+        let leaves = |job: &JobId| self.leaving.iter().any(|leaving| leaving.reported.id == *job);
         let mut all: Vec<&PlacedJob> = jobs
             .iter()
             .filter(|one| one.asks.contains_key(hot) && self.may_leave(one) && !leaves(&one.job.id))
@@ -207,7 +207,7 @@ impl<'a> Round<'a> {
         receivers: &BTreeSet<String>,
         find_place: &mut impl FnMut(&[&JobId], &JobId, &BTreeSet<String>) -> Option<BTreeMap<String, u64>>,
     ) -> Option<BTreeMap<String, Resources>> {
-        let before: Vec<&JobId> = self.leaving.iter().map(|leaving| &leaving.told.id).collect();
+        let before: Vec<&JobId> = self.leaving.iter().map(|leaving| &leaving.reported.id).collect();
         let mut all = Resources::new();
         uses.values().for_each(|uses| all.add(uses));
         let mut open: BTreeSet<String> = receivers
@@ -315,8 +315,8 @@ impl<'a> Round<'a> {
             let share = share_of(load.used.get(resource), load.capacity.get(resource))?;
             Some(format!("really uses {} % of its {resource}, and {} % is hot", share / 100, (share - over) / 100))
         });
-        let room = to.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let why = format!("cluster {hot} {}; there is room in {room}", exceeded.as_deref().unwrap_or("is hot"));
+        let places = to.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let why = format!("cluster {hot} {}; there is room in {places}", exceeded.as_deref().unwrap_or("is hot"));
         let from = one.asks.keys().cloned().collect();
         JobMove { id: one.job.id.clone(), from, to, receivers: receivers.clone(), why }
     }

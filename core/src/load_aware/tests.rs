@@ -73,7 +73,7 @@ impl World {
             preemptable: Some(true),
             ours: true,
             created: self.now.into(),
-            started: Some(self.now - 600),
+            started: Some(EpochSeconds::new(self.now - 600)),
             charge: cpu(asks),
             elastic: None,
             evictions: EvictionHistory::default(),
@@ -100,8 +100,8 @@ impl World {
                 capacity: cpu(CAPACITY),
                 read_at: EpochSeconds::new(self.now),
             };
-            let told = self.lies.get(cluster).cloned().unwrap_or(Some(true_load));
-            self.history.observe_load(cluster, told.as_ref(), &self.policy, EpochSeconds::new(self.now));
+            let reported = self.lies.get(cluster).cloned().unwrap_or(Some(true_load));
+            self.history.observe_load(cluster, reported.as_ref(), &self.policy, EpochSeconds::new(self.now));
         }
     }
 
@@ -114,7 +114,12 @@ impl World {
             .values()
             .filter_map(|job| {
                 let asks = [(job.cluster?.to_owned(), cpu(job.asks))].into();
-                Some(PlacedJob { job: job.running.clone(), asks, moved_at: job.moved_at, avoid: job.avoid.clone() })
+                Some(PlacedJob {
+                    job: job.running.clone(),
+                    asks,
+                    moved_at: job.moved_at.map(EpochSeconds::new),
+                    avoid: job.avoid.clone(),
+                })
             })
             .collect();
         let mut taken: BTreeMap<String, i64> = BTreeMap::new();
@@ -126,7 +131,7 @@ impl World {
             closed: &self.closed,
             jobs: &jobs,
             fleet: &cpu(CAPACITY * i64::try_from(self.clusters.len()).unwrap()),
-            now: self.now,
+            now: EpochSeconds::new(self.now),
         };
         plan_moves(&input, |_, id: &JobId, open| {
             let asks = self.jobs[id.as_str()].asks;
@@ -147,7 +152,8 @@ impl World {
             job.avoid.extend(others.map(|name| (*name).to_owned()));
             let to = one.to.iter().next().unwrap().clone();
             job.cluster = self.clusters.iter().find(|name| **name == to).copied();
-            (job.moved_at, job.starts_at, job.running.started) = (Some(self.now), self.now + 60, Some(self.now + 60));
+            (job.moved_at, job.starts_at, job.running.started) =
+                (Some(self.now), self.now + 60, Some(EpochSeconds::new(self.now + 60)));
             one.from.iter().chain(&one.to).for_each(|name| self.history.begin_anew(name));
             self.moves.push((self.now, one.id.to_string(), one));
         }
@@ -209,10 +215,10 @@ fn a_hot_cluster_is_cool_within_two_intervals() {
 fn the_least_lost_work_goes_first_and_whoever_is_not_needed_stays() {
     let mut world = World::new(&["a", "b"]);
     world.job("important", "a", 10, 15).running.priority = 5;
-    world.job("old", "a", 10, 25).running.started = Some(900_000);
-    world.job("small", "a", 10, 5).running.started = Some(999_890);
-    world.job("young", "a", 10, 20).running.started = Some(999_800);
-    world.job("older", "a", 10, 30).running.started = Some(1);
+    world.job("old", "a", 10, 25).running.started = Some(EpochSeconds::new(900_000));
+    world.job("small", "a", 10, 5).running.started = Some(EpochSeconds::new(999_890));
+    world.job("young", "a", 10, 20).running.started = Some(EpochSeconds::new(999_800));
+    world.job("older", "a", 10, 30).running.started = Some(EpochSeconds::new(1));
     assert_eq!(world.used("a"), 95);
     world.run(300);
     // By what it asks for each is taken to use 19 of 95: one is enough, and the youngest loses least.
@@ -226,7 +232,7 @@ fn of_more_than_may_leave_those_that_relieve_most_do() {
     world.policy.target_thresholds = Thresholds { cpu: Some(46), memory: None };
     world.policy.thresholds = Thresholds { cpu: Some(30), memory: None };
     for (name, asks) in [("s1", 2), ("s2", 3), ("large", 40), ("s3", 45)] {
-        world.job(name, "a", asks, asks).running.started = Some(999_900 - asks);
+        world.job(name, "a", asks, asks).running.started = Some(EpochSeconds::new(999_900 - asks));
     }
     assert_eq!(world.used("a"), 90);
     world.run(300);

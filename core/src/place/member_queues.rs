@@ -226,8 +226,9 @@ mod tests {
         let request =
             Request { binding: &binding, gang: &gang, whole: true, previous, clusters, linked: &[], run: None };
         let queue = |name: &str| queues.get(usize::from(name == "m1"));
-        let told = |decision: Decision| decision.targets.into_iter().map(|one| (one.cluster, one.replicas)).collect();
-        place_within_queues(&request, queue).map(told).map_err(|(error, bounded)| (error.to_string(), bounded))
+        let reported =
+            |decision: Decision| decision.targets.into_iter().map(|one| (one.cluster, one.replicas)).collect();
+        place_within_queues(&request, queue).map(reported).map_err(|(error, bounded)| (error.to_string(), bounded))
     }
 
     fn to(targets: &[(&str, i64)]) -> Vec<(String, i64)> {

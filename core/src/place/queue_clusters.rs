@@ -103,9 +103,9 @@ mod tests {
         let job = binding(&["ml", "all"], gold());
         assert!(job.queue_allows(&cluster(&[("tier", "gold")], None)));
         let refused = cluster(&[("tier", "iron")], None);
-        let told = "queue ml uses only clusters whose labels match \"tier in (gold)\"";
+        let reported = "queue ml uses only clusters whose labels match \"tier in (gold)\"";
         assert!(!job.queue_allows(&refused));
-        assert_eq!(job.describe_queue_refusal(&refused).as_deref(), Some(told));
+        assert_eq!(job.describe_queue_refusal(&refused).as_deref(), Some(reported));
         assert!(binding(&["ml"], vec![]).queue_allows(&refused));
     }
 
@@ -114,8 +114,8 @@ mod tests {
         let theirs = cluster(&[], Some(&["ml", "bio"]));
         assert!(binding(&["vision", "ml"], vec![]).queue_allows(&theirs));
         let other = binding(&["web", "all"], vec![]);
-        let told = "cluster m1 is for jobs of queue ml, bio alone, and not for those of web";
-        assert_eq!(other.describe_queue_refusal(&theirs).as_deref(), Some(told));
+        let reported = "cluster m1 is for jobs of queue ml, bio alone, and not for those of web";
+        assert_eq!(other.describe_queue_refusal(&theirs).as_deref(), Some(reported));
         assert!(!binding(&["ml"], gold()).queue_allows(&theirs), "both must hold");
         assert!(Binding::default().queue_allows(&theirs), "it is of no queue");
     }

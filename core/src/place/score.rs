@@ -270,16 +270,17 @@ mod tests {
 
     #[test]
     fn cheapest_goes_by_the_stated_cost_and_who_states_none_is_dear() {
-        let room = Capacity::default();
+        let available = Capacity::default();
         let clusters =
             [cluster("a", Some("10")), cluster("b", Some("20")), cluster("c", Some("40")), cluster("d", None)];
         let sites: Vec<FeasibleCluster<'_>> =
-            clusters.iter().map(|cluster| FeasibleCluster { cluster, capacity: &room }).collect();
+            clusters.iter().map(|cluster| FeasibleCluster { cluster, capacity: &available }).collect();
         assert_eq!(ScorePlugin::Cheapest.score_sites(&gang(&[]), &sites), [100, 66, 0, 0]);
         assert_eq!(ScorePlugin::Cheapest.score_sites(&gang(&[]), &sites[..1]), [100]);
         let garbage = cluster("e", Some("much"));
         assert_eq!(
-            ScorePlugin::Cheapest.score_sites(&gang(&[]), &[FeasibleCluster { cluster: &garbage, capacity: &room }]),
+            ScorePlugin::Cheapest
+                .score_sites(&gang(&[]), &[FeasibleCluster { cluster: &garbage, capacity: &available }]),
             [0]
         );
     }
@@ -304,10 +305,10 @@ mod tests {
 
     #[test]
     fn scores_are_summed_by_weight_and_those_that_are_not_there_count_for_nothing() {
-        let room = Capacity::default();
+        let available = Capacity::default();
         let clusters = [cluster("a", Some("1")), cluster("b", Some("3"))];
         let sites: Vec<FeasibleCluster<'_>> =
-            clusters.iter().map(|cluster| FeasibleCluster { cluster, capacity: &room }).collect();
+            clusters.iter().map(|cluster| FeasibleCluster { cluster, capacity: &available }).collect();
         let outside: ExternalScores = Arc::new([("b".to_owned(), 40)].into());
         let ranking = Ranking {
             weights: "cheapest=1,carbon=3,absent=9".parse().unwrap(),
@@ -324,10 +325,10 @@ mod tests {
         ) {
             let clusters: Vec<Cluster> =
                 given.iter().map(|(_, _, cost)| cluster("m", cost.map(|cost| cost.to_string()).as_deref())).collect();
-            let rooms: Vec<Capacity> =
+            let capacities: Vec<Capacity> =
                 given.iter().map(|(all, used, _)| capacity(&[("cpu", *all)], &[("cpu", *used)])).collect();
             let mut sites: Vec<FeasibleCluster<'_>> =
-                clusters.iter().zip(&rooms).map(|(cluster, capacity)| FeasibleCluster { cluster, capacity }).collect();
+                clusters.iter().zip(&capacities).map(|(cluster, capacity)| FeasibleCluster { cluster, capacity }).collect();
             for plugin in ScorePlugin::ALL {
                 let scores = plugin.score_sites(&gang(&["cpu"]), &sites);
                 prop_assert_eq!(scores.len(), sites.len());
@@ -344,8 +345,8 @@ mod tests {
         fn a_further_cluster_never_costs_less_than_nothing(weights in prop::collection::vec(-HEAVIEST..=HEAVIEST, 3)) {
             let text = format!("binpack={},spread={},cheapest={}", weights[0], weights[1], weights[2]);
             let ranking = Ranking { weights: text.parse().unwrap(), ..Ranking::default() };
-            let (room, one) = (capacity(&[("cpu", 10)], &[("cpu", 3)]), cluster("a", Some("2")));
-            let costs = ranking.costs(&gang(&["cpu"]), &[FeasibleCluster { cluster: &one, capacity: &room }]);
+            let (available, one) = (capacity(&[("cpu", 10)], &[("cpu", 3)]), cluster("a", Some("2")));
+            let costs = ranking.costs(&gang(&["cpu"]), &[FeasibleCluster { cluster: &one, capacity: &available }]);
             prop_assert!(costs[0] >= 0);
         }
     }

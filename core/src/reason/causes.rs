@@ -41,11 +41,11 @@ impl Reason {
     /// Why a job waits that may use one of these card models, each with the reason there.
     #[must_use]
     pub fn of_each_card(mut each: Vec<(ResourceName, Self)>) -> Self {
-        let told = each.iter().position(|(_, why)| !why.is_unsatisfiable()).unwrap_or(0);
+        let reported = each.iter().position(|(_, why)| !why.is_unsatisfiable()).unwrap_or(0);
         if each.is_empty() {
             return Self::NoWorkload;
         }
-        let (_, reason) = each.remove(told);
+        let (_, reason) = each.remove(reported);
         let lacks = |why: &Self| {
             let text = why.to_string();
             text.split_once(": ").map_or(text.clone(), |(_, lacks)| lacks.to_owned())

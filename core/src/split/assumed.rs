@@ -57,10 +57,10 @@ pub(crate) fn take_assumed_that_fit(
     }
     let original = requests.free_nodes(&capacity, NodeScope::Cluster);
     let before = original.classes_and_sizes().len();
-    let Packed { room, left, .. } = pack_pods(&requests, &original, pods, |_| 1);
-    let changed = room.classes_and_sizes().enumerate().skip(before).filter(|(_, (_, nodes))| *nodes > 0);
+    let Packed { free_nodes, left, .. } = pack_pods(&requests, &original, pods, |_| 1);
+    let changed = free_nodes.classes_and_sizes().enumerate().skip(before).filter(|(_, (_, nodes))| *nodes > 0);
     let less = changed.map(|(index, (class, nodes))| {
-        let amounts = original.free_of(&requests, class).iter().zip(room.free_of(&requests, index));
+        let amounts = original.free_of(&requests, class).iter().zip(free_nodes.free_of(&requests, index));
         let used = requests.resources().iter().cloned().zip(amounts.map(|(before, now)| before - now)).collect();
         ReducedNodes { shape: class, nodes, used }
     });
@@ -128,17 +128,17 @@ fn fill_nodes(requests: &GangRequests<'_>, capacity: &Capacity, pods: &[u32]) ->
     }
     let original = requests.free_nodes(&shapes, NodeScope::Cluster);
     let before = original.classes_and_sizes().len();
-    let Packed { room, left, .. } = pack_pods(requests, &original, pods, |_| 1);
+    let Packed { free_nodes, left, .. } = pack_pods(requests, &original, pods, |_| 1);
     let mut names: Vec<_> = shapes.shapes.iter().map(NodeShape::nodes_with_domains).collect();
-    let mut parts = Vec::with_capacity(room.classes_and_sizes().len());
-    for (index, (class, nodes)) in room.classes_and_sizes().enumerate() {
+    let mut parts = Vec::with_capacity(free_nodes.classes_and_sizes().len());
+    for (index, (class, nodes)) in free_nodes.classes_and_sizes().enumerate() {
         let mut part = shapes.shapes[class].of_nodes(names[class].by_ref().take(nodes));
         if part.nodes.is_empty() {
             continue;
         }
         if index >= before {
             let free = Arc::make_mut(&mut part.free);
-            let (before, now) = (original.free_of(requests, class), room.free_of(requests, index));
+            let (before, now) = (original.free_of(requests, class), free_nodes.free_of(requests, index));
             for (resource, used) in
                 requests.resources().iter().zip(before.iter().zip(now).map(|(before, now)| before - now))
             {
@@ -159,7 +159,7 @@ const PACKING_STEPS: u32 = 50_000;
 
 /// Pods in a room.
 struct Packed {
-    room: FreeNodes,
+    free_nodes: FreeNodes,
     /// Those that found no place, by task.
     left: Vec<u32>,
     /// Those on nodes of each class, by task and class.
@@ -167,22 +167,22 @@ struct Packed {
 }
 
 /// The classes of nodes that the split found a place for these pods on; `None` if that is not found again.
-pub(super) fn node_classes(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32]) -> Option<Classes> {
-    let packed = pack_pods(requests, room, pods, |task| requests.partition_size_of(task));
+pub(super) fn node_classes(requests: &GangRequests<'_>, free_nodes: &FreeNodes, pods: &[u32]) -> Option<Classes> {
+    let packed = pack_pods(requests, free_nodes, pods, |task| requests.partition_size_of(task));
     packed.left.iter().all(|left| *left == 0).then_some(packed.classes)
 }
 
 /// The room with these pods in it, in steps of `unit` for each task, as the split found them a place (all by one order,
 /// or the gang's minimum first and then the rest, or by trying). Where nothing packs them all, what packs most.
-fn pack_pods(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32], unit: impl Fn(usize) -> u32) -> Packed {
+fn pack_pods(requests: &GangRequests<'_>, free_nodes: &FreeNodes, pods: &[u32], unit: impl Fn(usize) -> u32) -> Packed {
     let wanted: Vec<u32> = (0..requests.count_tasks()).map(|task| pods.get(task).copied().unwrap_or(0)).collect();
     let needed = requests.gang.tasks.iter().zip(&wanted).map(|(task, pods)| task.min_available.min(*pods)).collect();
     let mut best: Option<(u64, Packed)> = None;
     let steps = [vec![0; requests.count_tasks()], needed];
     for (order, first) in
-        task_orders(requests, room).iter().flat_map(|order| steps.iter().map(move |first| (order, first)))
+        task_orders(requests, free_nodes).iter().flat_map(|order| steps.iter().map(move |first| (order, first)))
     {
-        let mut trial = room.clone();
+        let mut trial = free_nodes.clone();
         let (mut left, mut classes) = (wanted.clone(), Classes::new());
         let rest: Vec<u32> = wanted.iter().zip(first).map(|(wanted, first)| wanted - first).collect();
         for step in [first, &rest] {
@@ -193,50 +193,52 @@ fn pack_pods(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32], unit: 
         }
         let missing = left.iter().map(|pods| u64::from(*pods)).sum();
         if missing == 0 {
-            return Packed { room: trial, left, classes };
+            return Packed { free_nodes: trial, left, classes };
         }
         if best.as_ref().is_none_or(|(least, _)| missing < *least) {
-            best = Some((missing, Packed { room: trial, left, classes }));
+            best = Some((missing, Packed { free_nodes: trial, left, classes }));
         }
     }
-    if let Some((room, classes)) = exact_packing::pack_pods(requests, room, &wanted, &Cell::new(PACKING_STEPS)) {
-        return Packed { room, left: vec![0; wanted.len()], classes };
+    if let Some((free_nodes, classes)) =
+        exact_packing::pack_pods(requests, free_nodes, &wanted, &Cell::new(PACKING_STEPS))
+    {
+        return Packed { free_nodes, left: vec![0; wanted.len()], classes };
     }
-    if let Some(packed) = pack_by_price(requests, room, &wanted, unit)
+    if let Some(packed) = pack_by_price(requests, free_nodes, &wanted, unit)
         && best.as_ref().is_none_or(|(least, _)| sum_pods(&packed.left) < *least)
     {
         return packed;
     }
-    let none = || Packed { room: room.clone(), left: wanted, classes: Classes::new() };
+    let none = || Packed { free_nodes: free_nodes.clone(), left: wanted, classes: Classes::new() };
     best.map_or_else(none, |(_, best)| best)
 }
 
 /// Single pods by prices, as the split packs many; `None` if there are partitions.
 fn pack_by_price(
     requests: &GangRequests<'_>,
-    room: &FreeNodes,
+    free_nodes: &FreeNodes,
     wanted: &[u32],
     unit: impl Fn(usize) -> u32,
 ) -> Option<Packed> {
     if (0..wanted.len()).any(|task| unit(task) > 1) {
         return None;
     }
-    let packing = priced_packing::pack_by_price(requests, room, wanted, &Cell::new(PACKING_STEPS))?;
-    let (mut room, mut classes) = (room.clone(), Classes::new());
+    let packing = priced_packing::pack_by_price(requests, free_nodes, wanted, &Cell::new(PACKING_STEPS))?;
+    let (mut free_nodes, mut classes) = (free_nodes.clone(), Classes::new());
     for pick in &packing.picks {
-        let class = room.class_of(pick.group);
+        let class = free_nodes.class_of(pick.group);
         for (task, pods) in pick.mix.iter().enumerate().filter(|(_, pods)| **pods > 0) {
             *classes.entry((task, class)).or_default() += pods * pick.nodes;
         }
-        room.put_mix_on_nodes(requests, pick.group, pick.nodes, &pick.mix);
+        free_nodes.put_mix_on_nodes(requests, pick.group, pick.nodes, &pick.mix);
     }
-    Some(Packed { room, left: packing.left, classes })
+    Some(Packed { free_nodes, left: packing.left, classes })
 }
 
 /// Orders of the tasks: those that the split tries, then all others of a few tasks (it may have looked at several
 /// clusters when it ordered them).
-fn task_orders(requests: &GangRequests<'_>, room: &FreeNodes) -> Vec<Vec<usize>> {
-    let mut orders: Vec<Vec<usize>> = ORDERS.iter().map(|order| requests.order_tasks(&[room], *order)).collect();
+fn task_orders(requests: &GangRequests<'_>, free_nodes: &FreeNodes) -> Vec<Vec<usize>> {
+    let mut orders: Vec<Vec<usize>> = ORDERS.iter().map(|order| requests.order_tasks(&[free_nodes], *order)).collect();
     if (3..=MOST_PERMUTED_TASKS).contains(&requests.count_tasks()) {
         let mut all = vec![Vec::new()];
         for task in 0..requests.count_tasks() {

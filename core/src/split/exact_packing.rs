@@ -20,7 +20,7 @@ struct FreeNode {
 
 struct Trial<'a> {
     requests: &'a GangRequests<'a>,
-    room: &'a FreeNodes,
+    free_nodes: &'a FreeNodes,
     nodes: Vec<FreeNode>,
     /// Tasks of the pods, in the order in which they are placed.
     pods: Vec<usize>,
@@ -32,12 +32,12 @@ struct Trial<'a> {
 /// tried.
 pub(super) fn pack_clusters(
     requests: &GangRequests<'_>,
-    room: &FreeNodes,
+    free_nodes: &FreeNodes,
     pods: &[u32],
     sites: usize,
     steps: &Cell<u32>,
 ) -> Option<Vec<Vec<u32>>> {
-    let trial = search_packing(requests, room, pods, steps)?;
+    let trial = search_packing(requests, free_nodes, pods, steps)?;
     let mut placed = vec![vec![0; requests.count_tasks()]; sites];
     for (task, node) in trial.pods.iter().zip(&trial.chosen) {
         placed[trial.nodes[*node].site as usize][*task] += 1;
@@ -48,34 +48,34 @@ pub(super) fn pack_clusters(
 /// The room of one cluster with all of `pods` in it, and how many of each task are on nodes of each class.
 pub(super) fn pack_pods(
     requests: &GangRequests<'_>,
-    room: &FreeNodes,
+    free_nodes: &FreeNodes,
     pods: &[u32],
     steps: &Cell<u32>,
 ) -> Option<(FreeNodes, Classes)> {
-    let trial = search_packing(requests, room, pods, steps)?;
+    let trial = search_packing(requests, free_nodes, pods, steps)?;
     let mut classes = Classes::new();
     for (task, node) in trial.pods.iter().zip(&trial.chosen) {
         *classes.entry((*task, trial.nodes[*node].class)).or_default() += 1;
     }
-    Some((room.as_single_nodes(trial.nodes.into_iter().map(|node| (node.class, node.free))), classes))
+    Some((free_nodes.as_single_nodes(trial.nodes.into_iter().map(|node| (node.class, node.free))), classes))
 }
 
 fn search_packing<'a>(
     requests: &'a GangRequests<'a>,
-    room: &'a FreeNodes,
+    free_nodes: &'a FreeNodes,
     pods: &[u32],
     steps: &'a Cell<u32>,
 ) -> Option<Trial<'a>> {
     if pods.iter().fold(0, |sum: u32, pods| sum.saturating_add(*pods)) > MOST_PODS {
         return None;
     }
-    let nodes = room.single_nodes(requests, MOST_NODES)?;
+    let nodes = free_nodes.single_nodes(requests, MOST_NODES)?;
     let nodes = nodes.into_iter().map(|(site, class, free)| FreeNode { site, class, free }).collect();
     // The pods that fewest nodes take come first: they fail soonest.
     let mut tasks: Vec<usize> = (0..requests.count_tasks()).collect();
-    tasks.sort_by_key(|task| room.max_pods(requests, *task));
+    tasks.sort_by_key(|task| free_nodes.max_pods(requests, *task));
     let pods = tasks.into_iter().flat_map(|task| std::iter::repeat_n(task, pods[task] as usize)).collect();
-    let mut trial = Trial { requests, room, nodes, pods, chosen: Vec::new(), steps };
+    let mut trial = Trial { requests, free_nodes, nodes, pods, chosen: Vec::new(), steps };
     trial.place_next(0).then_some(trial)
 }
 
@@ -93,7 +93,7 @@ impl Trial<'_> {
             (true, unit) if pod > first => self.chosen[pod - unit],
             _ => 0,
         };
-        let home = |node: &FreeNode| (node.site, self.room.block_of(self.requests, node.class, task));
+        let home = |node: &FreeNode| (node.site, self.free_nodes.block_of(self.requests, node.class, task));
         let first_at = (!begins).then(|| home(&self.nodes[self.chosen[pod - 1]]));
         for node in from..self.nodes.len() {
             if self.steps.get() == 0 {
@@ -118,7 +118,7 @@ impl Trial<'_> {
 
     fn fits_node(&self, node: usize, task: usize) -> bool {
         let node = &self.nodes[node];
-        self.room.class_admits(self.requests, node.class, task)
+        self.free_nodes.class_admits(self.requests, node.class, task)
             && self.requests.request_row(task).iter().zip(&node.free).all(|(asked, free)| asked <= free)
     }
 

@@ -20,16 +20,16 @@ use crate::{
 #[must_use]
 pub fn count_pods_that_fit(gang: &Gang, capacity: &Capacity) -> u64 {
     let requests = GangRequests::with_topology(gang, &[]);
-    let room = requests.free_nodes(capacity, NodeScope::Cluster);
+    let free_nodes = requests.free_nodes(capacity, NodeScope::Cluster);
     if requests.count_tasks() == 1 {
-        return room.max_pods(&requests, 0);
+        return free_nodes.max_pods(&requests, 0);
     }
     let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
     let wanted = sum_pods(&whole);
     let mut most = 0;
     for order in ORDERS {
-        let order = requests.order_tasks(&[&room], order);
-        most = most.max(sum_pods(&room.clone().fill_in_order(&requests, &whole, &order)));
+        let order = requests.order_tasks(&[&free_nodes], order);
+        most = most.max(sum_pods(&free_nodes.clone().fill_in_order(&requests, &whole, &order)));
         if most == wanted {
             break;
         }
@@ -56,8 +56,8 @@ pub fn gang_fits(gang: &Gang, capacity: &Capacity) -> bool {
 #[must_use]
 pub fn most_of_each_task(gang: &Gang, capacity: &Capacity) -> Vec<u64> {
     let requests = GangRequests::new(gang);
-    let room = requests.free_nodes(capacity, NodeScope::Cluster);
-    (0..requests.count_tasks()).map(|task| room.max_pods(&requests, task)).collect()
+    let free_nodes = requests.free_nodes(capacity, NodeScope::Cluster);
+    (0..requests.count_tasks()).map(|task| free_nodes.max_pods(&requests, task)).collect()
 }
 
 /// False only if so many pods of each task can not be the gang's minimum.

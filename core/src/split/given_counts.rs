@@ -91,8 +91,8 @@ pub fn plan_given_counts(
         let mut left = task.replicas - there;
         let sites = pods.iter_mut().zip(counts.values()).zip(&names);
         for ((site, most), _) in sites.filter(|(_, name)| !is_frozen(name, task)) {
-            let room = u64::from(*most).saturating_sub(sum_pods(site));
-            let more = whole_partitions(task, left.min(u32::try_from(room).unwrap_or(u32::MAX)));
+            let more_pods = u64::from(*most).saturating_sub(sum_pods(site));
+            let more = whole_partitions(task, left.min(u32::try_from(more_pods).unwrap_or(u32::MAX)));
             site[index] += more;
             left -= more;
         }

@@ -207,7 +207,7 @@ impl GreedyRun<'_, '_> {
             self.fill_site(site);
         }
         while sum_pods(&self.left) > 0 && self.used.len() < self.search.limit {
-            let Some(site) = self.take_tightest_holder().or_else(|| self.take_emptiest_site()) else { return };
+            let Some(site) = self.take_tightest_site().or_else(|| self.take_emptiest_site()) else { return };
             self.open_site(site);
         }
     }
@@ -215,11 +215,11 @@ impl GreedyRun<'_, '_> {
     /// As much of what is left as fits: in the sites in use, then in others from the roomiest on.
     fn fill_emptiest_sites(&mut self) {
         for site in self.used.clone() {
-            let mut room = self.search.free_nodes_of_site(site).clone();
+            let mut free_nodes = self.search.free_nodes_of_site(site).clone();
             // What is there already is packed again with the rest.
             let before = self.pods.get(&site).cloned().unwrap_or_else(|| vec![0; self.left.len()]);
-            if room.fill_in_order(&self.search.requests, &before, &self.order) == before {
-                self.fill_nodes(site, room);
+            if free_nodes.fill_in_order(&self.search.requests, &before, &self.order) == before {
+                self.fill_nodes(site, free_nodes);
             }
         }
         while sum_pods(&self.left) > 0 && self.used.len() < self.search.limit {
@@ -237,8 +237,8 @@ impl GreedyRun<'_, '_> {
         self.fill_nodes(site, self.search.free_nodes_of_site(site).clone());
     }
 
-    fn fill_nodes(&mut self, site: usize, mut room: FreeNodes) {
-        let got = room.fill_in_order(&self.search.requests, &self.left, &self.order);
+    fn fill_nodes(&mut self, site: usize, mut free_nodes: FreeNodes) {
+        let got = free_nodes.fill_in_order(&self.search.requests, &self.left, &self.order);
         let here = self.pods.entry(site).or_insert_with(|| vec![0; got.len()]);
         for (task, got) in got.into_iter().enumerate() {
             self.left[task] -= got;
@@ -264,7 +264,7 @@ impl GreedyRun<'_, '_> {
     }
 
     /// The tightest open site that takes all that is left.
-    fn take_tightest_holder(&mut self) -> Option<usize> {
+    fn take_tightest_site(&mut self) -> Option<usize> {
         let ask = TotalDemand::of_pods(&self.search.requests, &self.left);
         let all = sum_pods(&self.left);
         let whole = |site: usize| Spot { site, domain: None };
@@ -285,9 +285,9 @@ impl GreedyRun<'_, '_> {
             sites.truncate(looks);
         }
         sites.sort_unstable_by_key(|site| key(*site));
-        let holder = sites.into_iter().find(|site| self.pods_taken_by(*site) == all)?;
-        self.open.retain(|open| usize::MAX - open.2 != self.search.winning_rank(holder));
-        Some(holder)
+        let tightest = sites.into_iter().find(|site| self.pods_taken_by(*site) == all)?;
+        self.open.retain(|open| usize::MAX - open.2 != self.search.winning_rank(tightest));
+        Some(tightest)
     }
 
     /// The open site that takes most of what is left; `None` if none takes anything.

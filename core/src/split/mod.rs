@@ -197,7 +197,7 @@ struct Site<'a> {
     /// The domains that its partitions are pinned to.
     parts: Option<&'a BTreeMap<TaskName, Vec<Part>>>,
     reach: AllowedTiers,
-    room: OnceCell<FreeNodes>,
+    free_nodes: OnceCell<FreeNodes>,
     disliked: OnceCell<Dislike>,
 }
 
@@ -269,7 +269,7 @@ impl<'a> SplitSearch<'a> {
                 domain: share(candidate.name).and_then(|share| share.domain.as_ref()),
                 parts: problem.previous.and_then(|plan| plan.clusters.get(candidate.name)).map(|share| &share.parts),
                 reach: AllowedTiers::from_topology(gang.topology.as_ref(), candidate.capacity, problem.levels),
-                room: OnceCell::new(),
+                free_nodes: OnceCell::new(),
                 disliked: OnceCell::new(),
             }
         };
@@ -335,9 +335,9 @@ impl<'a> SplitSearch<'a> {
             Some(domain) if !domain.nodes.is_empty() => NodeScope::Pinned(&domain.nodes),
             _ => NodeScope::Cluster,
         };
-        site.room.get_or_init(|| {
-            let room = self.requests.free_nodes(site.capacity, place);
-            if site.copied { room.without_partitions(&self.requests) } else { room }
+        site.free_nodes.get_or_init(|| {
+            let free_nodes = self.requests.free_nodes(site.capacity, place);
+            if site.copied { free_nodes.without_partitions(&self.requests) } else { free_nodes }
         })
     }
 

@@ -38,12 +38,16 @@ pub struct NodeMiss {
 }
 
 /// Looks at the nodes of the clusters of a refusal.
-pub(super) fn find_node_miss(search: &SplitSearch<'_>, task: usize, rooms: &[(&ClusterName, FreeNodes)]) -> NodeMiss {
+pub(super) fn find_node_miss(
+    search: &SplitSearch<'_>,
+    task: usize,
+    free_by_cluster: &[(&ClusterName, FreeNodes)],
+) -> NodeMiss {
     let claim = &search.requests.gang.tasks[task].node;
     let mut taints: BTreeMap<(String, &ClusterName), usize> = BTreeMap::new();
     let mut lacks: BTreeMap<(Vec<String>, &ClusterName), usize> = BTreeMap::new();
     let mut left = MOST_NODES_LOOKED_AT;
-    let sites = search.sites.iter().filter(|site| rooms.iter().any(|(name, _)| *name == site.name));
+    let sites = search.sites.iter().filter(|site| free_by_cluster.iter().any(|(name, _)| *name == site.name));
     for site in sites {
         let single = search.requests.needs_single_nodes(site.capacity);
         for shape in site.capacity.shapes.iter().filter(|shape| shape.labels.is_some()) {

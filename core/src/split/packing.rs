@@ -164,11 +164,11 @@ impl FreeNodes {
                 fits => Some((self.count_other_tasks_fitting(requests, group, task), fits, group)),
             })
             .collect();
-        let room = nodes.iter().fold(0_u64, |sum, (_, fits, group)| {
+        let free_nodes = nodes.iter().fold(0_u64, |sum, (_, fits, group)| {
             sum.saturating_add(fits.saturating_mul(u64::from(self.groups[*group].nodes)))
         });
         let unit = unit.max(1);
-        let pods = u32::try_from(room.min(u64::from(pods))).unwrap_or(pods) / unit * unit;
+        let pods = u32::try_from(free_nodes.min(u64::from(pods))).unwrap_or(pods) / unit * unit;
         nodes.sort_unstable();
         let mut left = u64::from(pods);
         for (_, fits, group) in nodes {
@@ -190,16 +190,16 @@ impl FreeNodes {
     }
 
     /// The rooms of several clusters as one, which remembers whose each node is.
-    pub(crate) fn join_clusters<'r>(rooms: impl Iterator<Item = &'r Self>) -> Self {
+    pub(crate) fn join_clusters<'r>(free_by_cluster: impl Iterator<Item = &'r Self>) -> Self {
         let (mut all, mut admits, mut blocks) = (Self::default(), Vec::new(), Vec::new());
         let mut classes = 0;
-        for (site, room) in (0..).zip(rooms) {
+        for (site, free_nodes) in (0..).zip(free_by_cluster) {
             let group = |group: &NodeGroup| NodeGroup { class: group.class + classes, site, ..*group };
-            all.groups.extend(room.groups.iter().map(group));
-            all.free.extend_from_slice(&room.free);
-            admits.extend_from_slice(&room.admits);
-            blocks.extend_from_slice(&room.blocks);
-            classes += room.groups.iter().map(|group| group.class + 1).max().unwrap_or(0);
+            all.groups.extend(free_nodes.groups.iter().map(group));
+            all.free.extend_from_slice(&free_nodes.free);
+            admits.extend_from_slice(&free_nodes.admits);
+            blocks.extend_from_slice(&free_nodes.blocks);
+            classes += free_nodes.groups.iter().map(|group| group.class + 1).max().unwrap_or(0);
         }
         all.admits = admits.into();
         all.blocks = blocks.into();
@@ -289,13 +289,13 @@ impl FreeNodes {
 
     /// The same room of one cluster, each node by itself with what it has free now.
     pub(super) fn as_single_nodes(&self, nodes: impl Iterator<Item = (u32, Vec<i64>)>) -> Self {
-        let mut room = self.clone();
-        room.groups.iter_mut().for_each(|group| group.nodes = 0);
+        let mut free_nodes = self.clone();
+        free_nodes.groups.iter_mut().for_each(|group| group.nodes = 0);
         for (class, free) in nodes {
-            room.groups.push(NodeGroup { nodes: 1, class, site: 0 });
-            room.free.extend(free);
+            free_nodes.groups.push(NodeGroup { nodes: 1, class, site: 0 });
+            free_nodes.free.extend(free);
         }
-        room
+        free_nodes
     }
 
     /// The same room with no place for partitioned tasks.

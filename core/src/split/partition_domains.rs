@@ -38,14 +38,14 @@ impl SplitSearch<'_> {
         }
         let capacity = self.sites[spot.site].capacity;
         let own = spot.domain.map(|domain| requests.free_nodes(capacity, NodeScope::Domain(domain)));
-        let room = own.as_ref().unwrap_or_else(|| self.free_nodes_of_site(spot.site));
-        let Some(classes) = assumed::node_classes(requests, room, pods) else { return BTreeMap::new() };
+        let free_nodes = own.as_ref().unwrap_or_else(|| self.free_nodes_of_site(spot.site));
+        let Some(classes) = assumed::node_classes(requests, free_nodes, pods) else { return BTreeMap::new() };
         let mut parts = BTreeMap::new();
         let mut values = 0;
         for task in tasks {
             let mut by_block: BTreeMap<Block, u32> = BTreeMap::new();
             for ((_, class), pods) in classes.iter().filter(|((of, _), _)| *of == task) {
-                *by_block.entry(room.block_of(requests, *class, task)).or_default() += pods;
+                *by_block.entry(free_nodes.block_of(requests, *class, task)).or_default() += pods;
             }
             let part = |(block, pods): (Block, u32)| {
                 let id = block_domain(block)?;

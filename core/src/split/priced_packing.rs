@@ -60,19 +60,19 @@ struct GroupMixes {
 /// partitions it knows nothing.
 pub(super) fn pack_by_price(
     requests: &GangRequests<'_>,
-    room: &FreeNodes,
+    free_nodes: &FreeNodes,
     pods: &[u32],
     steps: &Cell<u32>,
 ) -> Option<Packing> {
     let mut tasks: Vec<usize> = (0..requests.count_tasks()).filter(|task| pods[*task] > 0).collect();
     // Where a node takes too many mixes to look at, it is those with most of what fits fewest.
-    tasks.sort_by_cached_key(|task| room.max_pods(requests, *task));
+    tasks.sort_by_cached_key(|task| free_nodes.max_pods(requests, *task));
     if !(2..=MOST_TASKS).contains(&tasks.len()) || steps.get() == 0 {
         return None;
     }
-    let groups = list_mixes(requests, room, pods, &tasks);
+    let groups = list_mixes(requests, free_nodes, pods, &tasks);
     spend_steps(steps, groups.iter().map(|group| group.mixes.len()).sum())?;
-    let mut prices = compute_first_prices(requests, room, pods);
+    let mut prices = compute_first_prices(requests, free_nodes, pods);
     let mut best: Option<Packing> = None;
     for round in 1..=MOST_ROUNDS {
         let Some(packing) = pack_most_valuable_mixes(&groups, pods, &prices, steps) else { return best };
@@ -101,13 +101,13 @@ fn spend_steps(steps: &Cell<u32>, mixes: usize) -> Option<()> {
 }
 
 /// Those that fit fewer tasks first, for others may have more to take from them.
-fn list_mixes(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32], tasks: &[usize]) -> Vec<GroupMixes> {
+fn list_mixes(requests: &GangRequests<'_>, free_nodes: &FreeNodes, pods: &[u32], tasks: &[usize]) -> Vec<GroupMixes> {
     let mut groups: Vec<(usize, GroupMixes)> = Vec::new();
-    for (group, (class, nodes)) in room.classes_and_sizes().enumerate() {
+    for (group, (class, nodes)) in free_nodes.classes_and_sizes().enumerate() {
         let mut mixes = Vec::new();
         let open: Vec<usize> =
-            tasks.iter().copied().filter(|task| room.class_admits(requests, class as u32, *task)).collect();
-        let mut free = room.free_of(requests, group).to_vec();
+            tasks.iter().copied().filter(|task| free_nodes.class_admits(requests, class as u32, *task)).collect();
+        let mut free = free_nodes.free_of(requests, group).to_vec();
         list_maximal_mixes(requests, pods, &open, &open, &mut free, &mut vec![0; requests.count_tasks()], &mut mixes);
         let fits = open.iter().filter(|task| mixes.iter().any(|mix| mix[**task] > 0)).count();
         if fits > 0 && nodes > 0 {
@@ -159,10 +159,10 @@ fn change_free(free: &mut [i64], asked: &[i64], times: i64) {
 }
 
 /// A pod's price at first: its part of all that is free.
-fn compute_first_prices(requests: &GangRequests<'_>, room: &FreeNodes, pods: &[u32]) -> Vec<u64> {
+fn compute_first_prices(requests: &GangRequests<'_>, free_nodes: &FreeNodes, pods: &[u32]) -> Vec<u64> {
     let mut free = vec![0_i128; requests.resources().len()];
-    for (group, (_, nodes)) in room.classes_and_sizes().enumerate() {
-        for (sum, amount) in free.iter_mut().zip(room.free_of(requests, group)) {
+    for (group, (_, nodes)) in free_nodes.classes_and_sizes().enumerate() {
+        for (sum, amount) in free.iter_mut().zip(free_nodes.free_of(requests, group)) {
             *sum = sum.saturating_add(i128::from(*amount).saturating_mul(nodes as i128));
         }
     }

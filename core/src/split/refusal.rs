@@ -152,7 +152,7 @@ pub(super) fn explain_refusal(search: &SplitSearch<'_>, want: &[u32]) -> GangRef
         None => search.most_together(&search.usable_sites(), want).max(in_one),
     };
     // Where one spot must hold all, the nearest miss tells what is short; else all clusters do.
-    let rooms: Vec<(&ClusterName, FreeNodes)> = match best {
+    let free_by_cluster: Vec<(&ClusterName, FreeNodes)> = match best {
         Some((_, spot)) if hard.is_some() && bound_to_one => {
             vec![(search.sites[spot.site].name, nodes_of_spot(search, spot))]
         }
@@ -178,29 +178,30 @@ pub(super) fn explain_refusal(search: &SplitSearch<'_>, want: &[u32]) -> GangRef
         everywhere: false,
         best: best.filter(|(pods, _)| *pods > 0).map(|(pods, spot)| (search.sites[spot.site].name.clone(), pods)),
         domain: miss,
-        tasks: list_task_shortages(search, want, &rooms),
+        tasks: list_task_shortages(search, want, &free_by_cluster),
     }))
 }
 
 fn list_task_shortages(
     search: &SplitSearch<'_>,
     want: &[u32],
-    rooms: &[(&ClusterName, FreeNodes)],
+    free_by_cluster: &[(&ClusterName, FreeNodes)],
 ) -> BTreeMap<TaskName, TaskShortage> {
     let gang = search.requests.gang;
     let need = search.count_missing_pods(&task_minimums(gang));
     let (mut tasks, mut looked_at) = (BTreeMap::new(), 0);
     for (index, task) in gang.tasks.iter().enumerate() {
         let needed = if gang.task_minimums_bind() { need[index] } else { want[index] };
-        let each = rooms.iter().map(|(_, room)| room.max_pods(&search.requests, index));
+        let each = free_by_cluster.iter().map(|(_, free_nodes)| free_nodes.max_pods(&search.requests, index));
         let fits = if search.limit == 1 { each.max().unwrap_or(0) } else { each.fold(0, u64::saturating_add) };
         if fits < u64::from(needed) {
-            let lack = partition_shortage(search, index, needed, rooms)
-                .or_else(|| search.requests.find_shortage(index, rooms))
+            let lack = partition_shortage(search, index, needed, free_by_cluster)
+                .or_else(|| search.requests.find_shortage(index, free_by_cluster))
                 .unwrap_or_else(|| {
                     looked_at += 1;
                     let is_named = looked_at <= MOST_TASKS_LOOKED_AT;
-                    let miss = if is_named { find_node_miss(search, index, rooms) } else { NodeMiss::default() };
+                    let miss =
+                        if is_named { find_node_miss(search, index, free_by_cluster) } else { NodeMiss::default() };
                     Lack::NoNodeMatches(Box::new(miss))
                 });
             tasks.insert(task.name.clone(), TaskShortage { needed: u64::from(needed), fits, lack });
@@ -221,16 +222,22 @@ fn partition_shortage(
     search: &SplitSearch<'_>,
     index: usize,
     needed: u32,
-    rooms: &[(&ClusterName, FreeNodes)],
+    free_by_cluster: &[(&ClusterName, FreeNodes)],
 ) -> Option<Lack> {
     let requests = &search.requests;
     let (topology, _) = requests.closeness(index)?;
     let size = requests.partition_size_of(index);
-    let most = rooms.iter().map(|(_, room)| room.max_pods_in_one_block(requests, index)).max().unwrap_or(0);
-    let in_all = |room: &FreeNodes| {
-        (0..room.classes_and_sizes().len()).map(|group| room.pods_in_group(requests, group, index)).sum::<u64>()
+    let most = free_by_cluster
+        .iter()
+        .map(|(_, free_nodes)| free_nodes.max_pods_in_one_block(requests, index))
+        .max()
+        .unwrap_or(0);
+    let in_all = |free_nodes: &FreeNodes| {
+        (0..free_nodes.classes_and_sizes().len())
+            .map(|group| free_nodes.pods_in_group(requests, group, index))
+            .sum::<u64>()
     };
-    let loose: u64 = rooms.iter().map(|(_, room)| in_all(room)).sum();
+    let loose: u64 = free_by_cluster.iter().map(|(_, free_nodes)| in_all(free_nodes)).sum();
     let is_it = most < u64::from(size) || loose >= u64::from(needed);
     is_it.then(|| Lack::Partition { size, wanted: describe_tier(topology), most })
 }
@@ -245,10 +252,10 @@ fn nodes_of_spot(search: &SplitSearch<'_>, spot: Spot) -> FreeNodes {
 /// The spot that takes most pods, and how many: of those that could by their profile, so many are looked at.
 fn find_nearest_miss(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Spot)> {
     let takes = |spot: Spot| {
-        let room = nodes_of_spot(search, spot);
+        let free_nodes = nodes_of_spot(search, spot);
         let by = |order: &super::packing::TaskOrder| {
-            let order = search.requests.order_tasks(&[&room], *order);
-            sum_pods(&room.clone().fill_in_order(&search.requests, want, &order))
+            let order = search.requests.order_tasks(&[&free_nodes], *order);
+            sum_pods(&free_nodes.clone().fill_in_order(&search.requests, want, &order))
         };
         ORDERS.iter().map(by).max().unwrap_or(0)
     };

@@ -95,12 +95,13 @@ impl SplitSearch<'_> {
     /// The nodes of these spots together.
     fn nodes_of_spots(&self, spots: &[Spot]) -> FreeNodes {
         let own: Vec<Option<FreeNodes>> = spots.iter().map(|spot| self.nodes_of_domain(*spot)).collect();
-        let room = |(spot, own): (&Spot, &Option<FreeNodes>)| own.is_none().then(|| self.free_nodes_of_site(spot.site));
+        let free_nodes =
+            |(spot, own): (&Spot, &Option<FreeNodes>)| own.is_none().then(|| self.free_nodes_of_site(spot.site));
         match (spots, own.as_slice()) {
-            ([_], [Some(room)]) => room.clone(),
+            ([_], [Some(free_nodes)]) => free_nodes.clone(),
             ([spot], _) => self.free_nodes_of_site(spot.site).clone(),
             _ => FreeNodes::join_clusters(
-                spots.iter().zip(&own).filter_map(|pair| pair.1.as_ref().or_else(|| room(pair))),
+                spots.iter().zip(&own).filter_map(|pair| pair.1.as_ref().or_else(|| free_nodes(pair))),
             ),
         }
     }
@@ -119,12 +120,12 @@ impl SplitSearch<'_> {
     pub(super) fn gather_pods(&self, spots: &[Spot], pods: Pods) -> Pods {
         let mut left: Vec<u32> =
             (0..self.requests.count_tasks()).map(|task| pods.iter().map(|site| site[task]).sum()).collect();
-        let rooms: Vec<&FreeNodes> = spots.iter().map(|spot| self.free_nodes_of_site(spot.site)).collect();
-        let order = self.requests.order_tasks(&rooms, ORDERS[0]);
+        let free_by_cluster: Vec<&FreeNodes> = spots.iter().map(|spot| self.free_nodes_of_site(spot.site)).collect();
+        let order = self.requests.order_tasks(&free_by_cluster, ORDERS[0]);
         let mut open: Vec<usize> = (0..spots.len()).collect();
         let mut gathered = vec![vec![0; left.len()]; spots.len()];
         while sum_pods(&left) > 0 {
-            let fills = |at: usize| rooms[at].clone().fill_in_order(&self.requests, &left, &order);
+            let fills = |at: usize| free_by_cluster[at].clone().fill_in_order(&self.requests, &left, &order);
             let most = open.iter().map(|at| (fills(*at), *at)).max_by(|a, b| {
                 let by_name = self.compare_names(spots[b.1].site, spots[a.1].site);
                 sum_pods(&a.0).cmp(&sum_pods(&b.0)).then(by_name)
@@ -137,36 +138,36 @@ impl SplitSearch<'_> {
         gathered
     }
 
-    fn pack_all(&self, room: &FreeNodes, want: &[u32], sites: usize) -> Option<Pods> {
+    fn pack_all(&self, free_nodes: &FreeNodes, want: &[u32], sites: usize) -> Option<Pods> {
         let requests = &self.requests;
-        if (0..requests.count_tasks()).any(|task| room.max_pods(requests, task) < u64::from(want[task])) {
+        if (0..requests.count_tasks()).any(|task| free_nodes.max_pods(requests, task) < u64::from(want[task])) {
             return None;
         }
         for order in ORDERS {
-            let order = requests.order_tasks(&[room], order);
-            let found = room.clone().fill_joined(requests, want, &order, sites);
+            let order = requests.order_tasks(&[free_nodes], order);
+            let found = free_nodes.clone().fill_joined(requests, want, &order, sites);
             if found.is_some() || requests.count_tasks() == 1 {
                 return found;
             }
         }
-        exact_packing::pack_clusters(requests, room, want, sites, &self.steps)
-            .or_else(|| self.pack_by_price(room, want, sites))
+        exact_packing::pack_clusters(requests, free_nodes, want, sites, &self.steps)
+            .or_else(|| self.pack_by_price(free_nodes, want, sites))
     }
 
-    fn pack_by_price(&self, room: &FreeNodes, want: &[u32], sites: usize) -> Option<Pods> {
+    fn pack_by_price(&self, free_nodes: &FreeNodes, want: &[u32], sites: usize) -> Option<Pods> {
         if (0..want.len()).any(|task| self.requests.partition_size_of(task) > 1) {
             return None;
         }
         let mut pods = vec![vec![0; want.len()]; sites];
-        let packing = priced_packing::pack_by_price(&self.requests, room, want, &self.steps)
+        let packing = priced_packing::pack_by_price(&self.requests, free_nodes, want, &self.steps)
             .filter(priced_packing::Packing::places_all_pods)?;
         for pick in packing.picks {
-            let site = &mut pods[room.site_of(pick.group)];
+            let site = &mut pods[free_nodes.site_of(pick.group)];
             site.iter_mut().zip(&pick.mix).for_each(|(pods, mix)| *pods += mix * pick.nodes);
         }
         // What is placed must be held in each cluster until it is seen there, which packs each part anew.
         let is_held = |(site, pods): (usize, &Vec<u32>)| {
-            sum_pods(pods) == 0 || assumed::node_classes(&self.requests, &room.only_site(site), pods).is_some()
+            sum_pods(pods) == 0 || assumed::node_classes(&self.requests, &free_nodes.only_site(site), pods).is_some()
         };
         pods.iter().enumerate().all(is_held).then_some(pods)
     }
@@ -174,24 +175,24 @@ impl SplitSearch<'_> {
     /// As much of `want` as these spots take together, with all of `need`. For one task, and for few pods, that is the
     /// most.
     pub(super) fn pack_most_into(&self, spots: &[Spot], want: &[u32], need: &[u32]) -> Option<Pods> {
-        let (requests, room) = (&self.requests, self.nodes_of_spots(spots));
+        let (requests, free_nodes) = (&self.requests, self.nodes_of_spots(spots));
         if requests.count_tasks() == 1 {
-            let most = room
+            let most = free_nodes
                 .most_by_site(requests, 0, spots.len())
                 .into_iter()
                 .map(|most| most / u64::from(requests.partition_size_of(0)));
             let pods =
                 most.sum::<u64>().saturating_mul(u64::from(requests.partition_size_of(0))).min(u64::from(want[0]));
             let pods = u32::try_from(pods).unwrap_or(u32::MAX);
-            return if pods < need[0] { None } else { self.pack_all(&room, &[pods], spots.len()) };
+            return if pods < need[0] { None } else { self.pack_all(&free_nodes, &[pods], spots.len()) };
         }
         if let Some(sizes) = list_gang_sizes(requests, want, need) {
-            return sizes.iter().find_map(|size| self.pack_all(&room, size, spots.len()));
+            return sizes.iter().find_map(|size| self.pack_all(&free_nodes, size, spots.len()));
         }
         let mut best: Option<(u64, Pods)> = None;
         for order in ORDERS {
-            let order = requests.order_tasks(&[&room], order);
-            let mut trial = room.clone();
+            let order = requests.order_tasks(&[&free_nodes], order);
+            let mut trial = free_nodes.clone();
             let Some(mut pods) = trial.fill_joined(requests, need, &order, spots.len()) else { continue };
             let rest: Vec<u32> = want.iter().zip(need).map(|(want, need)| want - need).collect();
             trial.fill_joined_with_more(requests, &rest, &order, &mut pods);
@@ -200,7 +201,7 @@ impl SplitSearch<'_> {
                 best = Some((placed, pods));
             }
         }
-        let least = || self.pack_all(&room, need, spots.len());
+        let least = || self.pack_all(&free_nodes, need, spots.len());
         best.map(|(_, pods)| pods).or_else(least)
     }
 }

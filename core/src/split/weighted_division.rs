@@ -28,7 +28,7 @@ type Votes = Vec<(usize, u64)>;
 struct WeightedFill<'s, 'a> {
     search: &'s SplitSearch<'a>,
     /// Of sites that were given something: what is left there.
-    rooms: BTreeMap<usize, FreeNodes>,
+    free_by_cluster: BTreeMap<usize, FreeNodes>,
     pods: BTreeMap<usize, Vec<u32>>,
     left: Vec<u32>,
 }
@@ -53,8 +53,8 @@ impl SplitSearch<'_> {
     }
 
     fn place_all_by_weight(&self, want: &[u32]) -> Option<WeightedFill<'_, '_>> {
-        let (rooms, pods) = (BTreeMap::new(), BTreeMap::new());
-        let none = WeightedFill { search: self, rooms, pods, left: want.to_vec() };
+        let (free_by_cluster, pods) = (BTreeMap::new(), BTreeMap::new());
+        let none = WeightedFill { search: self, free_by_cluster, pods, left: want.to_vec() };
         if sum_pods(want) == 0 {
             return Some(none);
         }
@@ -79,8 +79,9 @@ impl SplitSearch<'_> {
             most.truncate(MOST_COUNTED_SITES);
         }
         most.sort_unstable();
-        let rooms: Vec<&FreeNodes> = most.into_iter().map(|(_, site)| self.free_nodes_of_site(site)).collect();
-        self.requests.order_tasks(&rooms, order)
+        let free_by_cluster: Vec<&FreeNodes> =
+            most.into_iter().map(|(_, site)| self.free_nodes_of_site(site)).collect();
+        self.requests.order_tasks(&free_by_cluster, order)
     }
 
     /// Sites that may be used at all.
@@ -141,7 +142,7 @@ impl SplitSearch<'_> {
 
 impl WeightedFill<'_, '_> {
     fn nodes_left(&self, site: usize) -> &FreeNodes {
-        self.rooms.get(&site).unwrap_or_else(|| self.search.free_nodes_of_site(site))
+        self.free_by_cluster.get(&site).unwrap_or_else(|| self.search.free_nodes_of_site(site))
     }
 
     fn place_pods(&mut self, site: usize, task: usize, pods: u32) {
@@ -149,8 +150,9 @@ impl WeightedFill<'_, '_> {
             return;
         }
         let requests = &self.search.requests;
-        let room = self.rooms.entry(site).or_insert_with(|| self.search.free_nodes_of_site(site).clone());
-        let got = room.place_pods(requests, task, pods, requests.partition_size_of(task));
+        let free_nodes =
+            self.free_by_cluster.entry(site).or_insert_with(|| self.search.free_nodes_of_site(site).clone());
+        let got = free_nodes.place_pods(requests, task, pods, requests.partition_size_of(task));
         self.left[task] -= got;
         self.pods.entry(site).or_insert_with(|| vec![0; requests.count_tasks()])[task] += got;
     }

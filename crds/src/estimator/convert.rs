@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_told() {
+    fn garbage_is_reported() {
         let with = |bytes: &[u8]| messages::ReplicaRequirementsMessage {
             resource_request_bytes: [("cpu".to_owned(), bytes.to_vec())].into(),
             ..messages::ReplicaRequirementsMessage::default()

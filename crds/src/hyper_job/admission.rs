@@ -26,7 +26,7 @@ pub const MOST_REPLICATED_JOBS: usize = 64;
 /// Clusters that may be preferred.
 const MOST_CLUSTERS: usize = 1000;
 /// Queues that are named in a refusal.
-const MOST_QUEUES_TOLD: usize = 4;
+const MOST_QUEUES_REPORTED: usize = 4;
 /// After so many refusals the rest is not looked at.
 const MOST_REFUSALS: usize = 20;
 
@@ -132,7 +132,8 @@ fn list_refusals_outside_templates(hyper_job: &Value) -> Vec<String> {
     }
     let queues: BTreeSet<&str> = list_replicated_jobs(hyper_job).map(|it| it.queue()).collect();
     if queues.len() > 1 {
-        let queues = queues.iter().take(MOST_QUEUES_TOLD).map(|it| format!("{it:?}")).collect::<Vec<_>>().join(", ");
+        let queues =
+            queues.iter().take(MOST_QUEUES_REPORTED).map(|it| format!("{it:?}")).collect::<Vec<_>>().join(", ");
         refusals.push(format!(
             "spec.replicatedJobs: the queues of its templates are {queues}; its jobs start together, in one queue"
         ));
@@ -172,11 +173,11 @@ fn check_job_template(hyper_job: &Value, at: usize, replicated: &ReplicatedJobVi
             .into_iter()
             .collect();
     }
-    let tell = |refusal: &job_admission::Refusal| match &*refusal.field {
+    let report = |refusal: &job_admission::Refusal| match &*refusal.field {
         "metadata.name" => format!("spec.replicatedJobs[{at}]: of job {child:?}: {}", refusal.why),
         field => format_template_refusal(at, field, &refusal.why),
     };
-    refusals.iter().take(MOST_REFUSALS).map(tell).collect()
+    refusals.iter().take(MOST_REFUSALS).map(report).collect()
 }
 
 fn format_template_refusal(at: usize, field: &str, why: &str) -> String {

@@ -407,7 +407,7 @@ fn what_is_wrong_everywhere_is_told_a_hundred_times_and_not_for_ever() {
 }
 
 #[test]
-fn what_is_filled_in_is_told() {
+fn what_is_filled_in_is_reported() {
     let mut job = chain(2);
     let before = job.clone();
     let filled = fill_defaults(&mut job);

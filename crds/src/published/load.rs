@@ -32,7 +32,7 @@ impl Load {
         };
         let (used, capacity) = (read(&self.used)?, read(&self.capacity)?);
         let read_at: Timestamp = self.read_at.parse().ok()?;
-        let load = MemberLoad { used, capacity, read_at: EpochSeconds::new(read_at.as_second()) };
+        let load = MemberLoad { used, capacity, read_at: EpochSeconds::from(read_at) };
         MEASURED.iter().all(|name| load.used.get(name) <= load.capacity.get(name)).then_some(load)
     }
 }

@@ -26,7 +26,7 @@ fn published(parts: Vec<Part>) -> Published {
     Published { heartbeat, parts: parts.into_iter().map(std::sync::Arc::new).collect() }
 }
 
-fn told(changes: Vec<Change>, inventory: &mut Inventory) {
+fn reported(changes: Vec<Change>, inventory: &mut Inventory) {
     for change in changes {
         inventory.apply_change(change);
     }
@@ -124,7 +124,7 @@ proptest! {
     #[test]
     fn what_is_published_answers_as_the_member_would(world in any_world(), parts in 1u32..4) {
         let mut read = Inventory::default();
-        told(published(encode::encode_parts(&world, parts)).changes_since(None).unwrap(), &mut read);
+        reported(published(encode::encode_parts(&world, parts)).changes_since(None).unwrap(), &mut read);
         same(&read, &inventory(&world))?;
     }
 
@@ -133,9 +133,9 @@ proptest! {
         let old = published(encode::encode_parts(&before, parts));
         let new = published(encode::encode_parts(&after, parts));
         let mut read = Inventory::default();
-        told(old.changes_since(None).unwrap(), &mut read);
+        reported(old.changes_since(None).unwrap(), &mut read);
         prop_assert_eq!(old.changes_since(Some(&old)).unwrap(), vec![]);
-        told(new.changes_since(Some(&old)).unwrap(), &mut read);
+        reported(new.changes_since(Some(&old)).unwrap(), &mut read);
         same(&read, &inventory(&after))?;
     }
 
@@ -218,7 +218,7 @@ fn an_inventory_that_grows_is_divided_and_one_that_shrinks_is_joined() {
     let idle = Contents { nodes, ..Contents::default() };
     assert_eq!(divide_contents(&idle, part_count(&parts)).len(), 1);
     let mut read = Inventory::default();
-    told(published(parts).changes_since(None).unwrap(), &mut read);
+    reported(published(parts).changes_since(None).unwrap(), &mut read);
     assert_eq!(read.capacity(), inventory(&full).capacity());
 }
 

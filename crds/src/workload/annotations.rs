@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_that_counts_as_absent_is_told_and_one_that_is_read_is_not() {
+    fn an_annotation_that_counts_as_absent_is_reported_and_one_that_is_read_is_not() {
         for (name, read, unread) in [
             (HOLD, vec!["true", "false"], vec!["yes", "True", "", "1"]),
             (CLUSTERS, vec!["m1", "m1, m2"], vec!["", "m1,,m2", "M1"]),
@@ -153,10 +153,10 @@ mod tests {
                 assert_eq!(list_ignored_annotations(&job(name, value)), Vec::<String>::new(), "{name}={value}");
             }
             for value in unread {
-                let told = list_ignored_annotations(&job(name, value));
+                let reported = list_ignored_annotations(&job(name, value));
                 assert!(
-                    told.len() == 1 && told[0].contains(name) && told[0].contains(value),
-                    "{name}={value}: {told:?}"
+                    reported.len() == 1 && reported[0].contains(name) && reported[0].contains(value),
+                    "{name}={value}: {reported:?}"
                 );
             }
         }
@@ -177,9 +177,9 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_ours_that_does_not_exist_is_told_and_others_are_not_looked_at() {
-        let told = list_ignored_annotations(&job("caldera.dev/holds", "true"));
-        assert_eq!(told, ["annotation caldera.dev/holds is not known on workloads: it is not looked at"]);
+    fn a_name_of_ours_that_does_not_exist_is_reported_and_others_are_not_looked_at() {
+        let reported = list_ignored_annotations(&job("caldera.dev/holds", "true"));
+        assert_eq!(reported, ["annotation caldera.dev/holds is not known on workloads: it is not looked at"]);
         assert!(list_ignored_annotations(&job("example.org/hold", "what")).is_empty());
         let mut pod = job(END_AS, "Completed");
         pod["apiVersion"] = "v1".into();

@@ -62,28 +62,28 @@ pub enum DeclarationError {
 /// What was told of the kinds that count.
 #[must_use]
 pub fn list_declarations() -> Vec<KindDeclarationSpec> {
-    list_declared_kinds().iter().map(|DeclaredKind(table)| table.told.clone()).collect()
+    list_declared_kinds().iter().map(|DeclaredKind(table)| table.declaration.clone()).collect()
 }
 
 /// Has the process know a kind from now on.
 ///
 /// # Errors
 /// If the declaration does not count.
-pub fn declare_kind(told: &KindDeclarationSpec) -> Result<WorkloadKind, DeclarationError> {
+pub fn declare_kind(declaration: &KindDeclarationSpec) -> Result<WorkloadKind, DeclarationError> {
     let mut known = known().write().unwrap_or_else(PoisonError::into_inner);
-    let others = known.kinds.iter().filter(|kind| !is_of(**kind, told)).copied().map(WorkloadKind::Declared);
+    let others = known.kinds.iter().filter(|kind| !is_of(**kind, declaration)).copied().map(WorkloadKind::Declared);
     let others: Vec<WorkloadKind> = WorkloadKind::ALL.into_iter().chain(others).collect();
-    check_names(told, &others)?;
-    check_fields(told)?;
-    let at = known.kinds.iter().position(|known| is_of(*known, told));
+    check_names(declaration, &others)?;
+    check_fields(declaration)?;
+    let at = known.kinds.iter().position(|known| is_of(*known, declaration));
     if at.is_none() && known.kinds.len() >= MOST_DECLARED_KINDS {
         return Err(DeclarationError::TooMany);
     }
-    let made = known.tables.iter().find(|table| table.told == *told).copied();
+    let made = known.tables.iter().find(|table| table.declaration == *declaration).copied();
     let table = match made {
         Some(table) => table,
         None if known.tables.len() >= MOST_TABLES => return Err(DeclarationError::TooManyChanges),
-        None => build_table(told),
+        None => build_table(declaration),
     };
     if made.is_none() {
         known.tables.push(table);
@@ -98,14 +98,14 @@ pub fn declare_kind(told: &KindDeclarationSpec) -> Result<WorkloadKind, Declarat
     Ok(WorkloadKind::Declared(kind))
 }
 
-fn is_of(DeclaredKind(table): DeclaredKind, told: &KindDeclarationSpec) -> bool {
-    (table.names.group, table.names.kind) == (&*told.group, &*told.kind)
+fn is_of(DeclaredKind(table): DeclaredKind, declaration: &KindDeclarationSpec) -> bool {
+    (table.names.group, table.names.kind) == (&*declaration.group, &*declaration.kind)
 }
 
-fn check_names(told: &KindDeclarationSpec, others: &[WorkloadKind]) -> Result<(), DeclarationError> {
-    let is_reserved = |group: &&str| told.group == **group || told.group.ends_with(&format!(".{group}"));
-    if !told.group.contains('.') || RESERVED_GROUPS.iter().any(is_reserved) {
-        return Err(DeclarationError::Reserved(told.group.clone()));
+fn check_names(declaration: &KindDeclarationSpec, others: &[WorkloadKind]) -> Result<(), DeclarationError> {
+    let is_reserved = |group: &&str| declaration.group == **group || declaration.group.ends_with(&format!(".{group}"));
+    if !declaration.group.contains('.') || RESERVED_GROUPS.iter().any(is_reserved) {
+        return Err(DeclarationError::Reserved(declaration.group.clone()));
     }
     let word = |field, text: &str, is_upper: bool| {
         let mut letters = text.chars();
@@ -115,13 +115,13 @@ fn check_names(told: &KindDeclarationSpec, others: &[WorkloadKind]) -> Result<()
         let is_word = first && rest && text.len() <= 63;
         is_word.then_some(()).ok_or_else(|| DeclarationError::Field { field, why: format!("{text:?} is no name") })
     };
-    word("spec.kind", &told.kind, true)?;
-    word("spec.plural", &told.plural, false)?;
-    word("spec.version", &told.version, false)?;
+    word("spec.kind", &declaration.kind, true)?;
+    word("spec.plural", &declaration.plural, false)?;
+    word("spec.version", &declaration.version, false)?;
     let taken = list_taken_words(others.iter().copied());
     let has = |word: &str| taken.contains(&word);
-    if has(&told.kind.to_lowercase()) || has(&told.plural) {
-        return Err(DeclarationError::Taken(told.kind.clone()));
+    if has(&declaration.kind.to_lowercase()) || has(&declaration.plural) {
+        return Err(DeclarationError::Taken(declaration.kind.clone()));
     }
     Ok(())
 }
@@ -143,12 +143,12 @@ pub(crate) fn build_declaration_rules() -> Value {
 }
 
 /// What is kept is kept for ever, so all of it is looked at before.
-fn check_fields(told: &KindDeclarationSpec) -> Result<(), DeclarationError> {
-    if told.pod_sets.is_empty() || told.pod_sets.len() > MOST_POD_SETS {
-        let why = format!("there are {}: 1 to {MOST_POD_SETS} can be told", told.pod_sets.len());
+fn check_fields(declaration: &KindDeclarationSpec) -> Result<(), DeclarationError> {
+    if declaration.pod_sets.is_empty() || declaration.pod_sets.len() > MOST_POD_SETS {
+        let why = format!("there are {}: 1 to {MOST_POD_SETS} can be told", declaration.pod_sets.len());
         return Err(DeclarationError::Field { field: "spec.podSets", why });
     }
-    for set in &told.pod_sets {
+    for set in &declaration.pod_sets {
         check_path("spec.podSets.path", &set.path)?;
         check_path("spec.podSets.template", &set.template)?;
         set.replicas.iter().try_for_each(|text| check_path("spec.podSets.replicas", text))?;
@@ -157,16 +157,16 @@ fn check_fields(told: &KindDeclarationSpec) -> Result<(), DeclarationError> {
             return Err(DeclarationError::Field { field: "spec.podSets.form", why });
         }
     }
-    told.must_be_unset.iter().try_for_each(|text| check_path("spec.mustBeUnset", text))?;
+    declaration.must_be_unset.iter().try_for_each(|text| check_path("spec.mustBeUnset", text))?;
     for (field, text) in [
-        ("spec.queue", &told.queue),
-        ("spec.priorityClass", &told.priority_class),
-        ("spec.suspend", &told.suspend),
-        ("spec.deadline", &told.deadline),
+        ("spec.queue", &declaration.queue),
+        ("spec.priorityClass", &declaration.priority_class),
+        ("spec.suspend", &declaration.suspend),
+        ("spec.deadline", &declaration.deadline),
     ] {
         text.iter().try_for_each(|text| check_path(field, text))?;
     }
-    let status = &told.status;
+    let status = &declaration.status;
     status.running_pods.iter().try_for_each(|text| check_status_path("spec.status.runningPods", text))?;
     for (field, sign) in [
         ("spec.status.running", &status.running),
@@ -178,10 +178,10 @@ fn check_fields(told: &KindDeclarationSpec) -> Result<(), DeclarationError> {
     Ok(())
 }
 
-fn check_sign(field: &'static str, told: &StatusSign) -> Result<(), DeclarationError> {
-    match (&told.condition, &told.path) {
+fn check_sign(field: &'static str, declaration: &StatusSign) -> Result<(), DeclarationError> {
+    match (&declaration.condition, &declaration.path) {
         (Some(_), None) => Ok(()),
-        (None, Some(path)) if !told.values.is_empty() => check_status_path(field, path),
+        (None, Some(path)) if !declaration.values.is_empty() => check_status_path(field, path),
         _ => Err(DeclarationError::Field { field, why: "say a condition, or a path with values".to_owned() }),
     }
 }
@@ -205,23 +205,23 @@ fn check_path(field: &'static str, text: &str) -> Result<(), DeclarationError> {
     Ok(())
 }
 
-fn build_table(told: &KindDeclarationSpec) -> &'static Table {
-    let lower = keep_text(&told.kind.to_lowercase());
-    let (group, plural) = (keep_text(&told.group), keep_text(&told.plural));
+fn build_table(declaration: &KindDeclarationSpec) -> &'static Table {
+    let lower = keep_text(&declaration.kind.to_lowercase());
+    let (group, plural) = (keep_text(&declaration.group), keep_text(&declaration.plural));
     let names = KindNames {
         group,
-        version: keep_text(&told.version),
-        kind: keep_text(&told.kind),
+        version: keep_text(&declaration.version),
+        kind: keep_text(&declaration.kind),
         plural,
-        title: keep_text(&told.kind),
+        title: keep_text(&declaration.kind),
         aliases: keep_list(vec![lower, plural, keep_text(&format!("{plural}.{group}"))]),
     };
     let path = |text: &Option<String>| text.as_deref().map(keep_path);
     let unset = |text: &String| Demand { at: keep_path(text), is: FieldDemand::Unset, why: UNSET };
-    let mut demands: Vec<Demand> = told.must_be_unset.iter().map(unset).collect();
-    demands.extend(path(&told.queue).map(|at| Demand { at, is: FieldDemand::OwnQueue, why: QUEUE }));
-    let suspend_text = keep_text(told.suspend.as_deref().unwrap_or_default());
-    let status = &told.status;
+    let mut demands: Vec<Demand> = declaration.must_be_unset.iter().map(unset).collect();
+    demands.extend(path(&declaration.queue).map(|at| Demand { at, is: FieldDemand::OwnQueue, why: QUEUE }));
+    let suspend_text = keep_text(declaration.suspend.as_deref().unwrap_or_default());
+    let status = &declaration.status;
     let (succeeded, failed) = (list_signs(status.succeeded.as_ref()), list_signs(status.failed.as_ref()));
     let ends = succeeded.iter().map(|sign| (sign, COMPLETED)).chain(failed.iter().map(|sign| (sign, FAILED)));
     let ends = ends.map(|(sign, phase)| End { when: keep_list(vec![*sign]), phase }).collect();
@@ -231,63 +231,63 @@ fn build_table(told: &KindDeclarationSpec) -> &'static Table {
         None => count_all(list_signs(status.running.as_ref())),
     };
     let layout = Layout {
-        pod_sets: keep_list(told.pod_sets.iter().map(build_pod_sets).collect()),
+        pod_sets: keep_list(declaration.pod_sets.iter().map(build_pod_sets).collect()),
         make_pod: None,
-        classes: keep_list(Vec::from_iter(path(&told.priority_class))),
-        suspend: path(&told.suspend).map(|path| (path, suspend_text)),
-        deadline: path(&told.deadline).unwrap_or(&["spec", "activeDeadlineSeconds"]),
+        classes: keep_list(Vec::from_iter(path(&declaration.priority_class))),
+        suspend: path(&declaration.suspend).map(|path| (path, suspend_text)),
+        deadline: path(&declaration.deadline).unwrap_or(&["spec", "activeDeadlineSeconds"]),
         demands: keep_list(demands),
         ends: keep_list(ends),
         running: keep_list(running),
         succeeded: keep_list(count_all(succeeded)),
         failed: keep_list(count_all(failed)),
-        pods: build_pod_marks(told),
+        pods: build_pod_marks(declaration),
     };
-    Box::leak(Box::new(Table { told: told.clone(), names, layout }))
+    Box::leak(Box::new(Table { declaration: declaration.clone(), names, layout }))
 }
 
-fn build_pod_sets(told: &PodSetPaths) -> PodSets {
-    let at = keep_path(&told.path);
-    let names = match told.form.as_ref() {
-        Some(PodSetForm::List) => Names::Field(keep_text(told.name_field.as_deref().unwrap_or_default())),
+fn build_pod_sets(declaration: &PodSetPaths) -> PodSets {
+    let at = keep_path(&declaration.path);
+    let names = match declaration.form.as_ref() {
+        Some(PodSetForm::List) => Names::Field(keep_text(declaration.name_field.as_deref().unwrap_or_default())),
         Some(PodSetForm::Map) => Names::Keys,
         Some(PodSetForm::Single | PodSetForm::Other(_)) | None => {
             let last = at.last().map(|field| field.to_lowercase()).unwrap_or_default();
-            Names::Only(keep_text(told.name.as_deref().unwrap_or(&last)))
+            Names::Only(keep_text(declaration.name.as_deref().unwrap_or(&last)))
         }
     };
-    let replicas = told.replicas.as_deref().map(keep_path).unwrap_or_default();
-    let default = told.default_replicas.map_or(1, |number| u32::try_from(number).unwrap_or(0));
+    let replicas = declaration.replicas.as_deref().map(keep_path).unwrap_or_default();
+    let default = declaration.default_replicas.map_or(1, |number| u32::try_from(number).unwrap_or(0));
     PodSets {
         at,
         names,
         replicas: keep_list(vec![Number::field_or(replicas, default)]),
-        templates: keep_list(vec![keep_path(&told.template)]),
+        templates: keep_list(vec![keep_path(&declaration.template)]),
         requests: &[],
         only_if: None,
     }
 }
 
-fn build_pod_marks(told: &KindDeclarationSpec) -> PodMarks {
-    let name = keep_text(&told.pods.job_label);
+fn build_pod_marks(declaration: &KindDeclarationSpec) -> PodMarks {
+    let name = keep_text(&declaration.pods.job_label);
     let through = |made: &GroupKind| (keep_text(made.group.as_deref().unwrap_or_default()), keep_text(&made.kind));
     PodMarks {
         name,
         also: None,
-        through: keep_list(told.pods.made_by.iter().map(through).collect()),
-        task: TaskMark::Label(keep_text(told.pods.task_label.as_deref().unwrap_or_default())),
+        through: keep_list(declaration.pods.made_by.iter().map(through).collect()),
+        task: TaskMark::Label(keep_text(declaration.pods.task_label.as_deref().unwrap_or_default())),
         logs: name,
     }
 }
 
 /// The things of which a status says one.
-fn list_signs(told: Option<&StatusSign>) -> Vec<StatusTest> {
-    let Some(told) = told else { return Vec::new() };
-    match (&told.condition, &told.path) {
+fn list_signs(declaration: Option<&StatusSign>) -> Vec<StatusTest> {
+    let Some(declaration) = declaration else { return Vec::new() };
+    match (&declaration.condition, &declaration.path) {
         (Some(name), _) => vec![StatusTest::Condition(keep_text(name))],
         (None, Some(path)) => {
             let path = keep_status_path(path);
-            told.values.iter().map(|value| StatusTest::Field(path, keep_text(value))).collect()
+            declaration.values.iter().map(|value| StatusTest::Field(path, keep_text(value))).collect()
         }
         (None, None) => Vec::new(),
     }

@@ -28,7 +28,7 @@ pub(super) struct KindNames {
 pub struct DeclaredKind(pub(super) &'static Table);
 
 pub(super) struct Table {
-    pub(super) told: KindDeclarationSpec,
+    pub(super) declaration: KindDeclarationSpec,
     pub(super) names: KindNames,
     pub(super) layout: Layout,
 }

@@ -44,11 +44,11 @@ pub fn list_wishes_left_to_member(object: &Value) -> Vec<String> {
     }
     let say = |what: &str, texts: Texts| {
         let texts = Vec::from_iter(texts);
-        (!texts.is_empty()).then(|| tell(&format!("{what} {}", name_some(&texts))))
+        (!texts.is_empty()).then(|| report(&format!("{what} {}", name_some(&texts))))
     };
     [
         say("topology spread over", spread),
-        wants_others.then(|| tell("affinity or anti-affinity to other pods")),
+        wants_others.then(|| report("affinity or anti-affinity to other pods")),
         say("the zone of volume claim", claims),
         say("topologyPolicy", policies),
     ]
@@ -59,7 +59,7 @@ pub fn list_wishes_left_to_member(object: &Value) -> Vec<String> {
 
 type Texts = BTreeSet<String>;
 
-fn tell(what: &str) -> String {
+fn report(what: &str) -> String {
     format!("{what} is left to the member's scheduler; a copy may stay Pending there")
 }
 
@@ -84,14 +84,14 @@ mod tests {
         })
     }
 
-    fn told(spec: Value) -> Vec<String> {
+    fn reported(spec: Value) -> Vec<String> {
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "ns"},
             "spec": {"template": {"metadata": {"labels": {"app": "x"}}, "spec": spec}},
         });
-        let told = list_wishes_left_to_member(&deployment);
-        assert_eq!(list_wishes_left_to_member(&job(json!({"template": deployment["spec"]["template"]}))), told);
-        told
+        let reported = list_wishes_left_to_member(&deployment);
+        assert_eq!(list_wishes_left_to_member(&job(json!({"template": deployment["spec"]["template"]}))), reported);
+        reported
     }
 
     fn apart(key: &str, app: &str) -> Value {
@@ -103,14 +103,14 @@ mod tests {
     fn what_the_members_scheduler_alone_looks_at_is_told_in_one_sentence_each() {
         let spread =
             |when: &str| json!({"topologySpreadConstraints": [{"topologyKey": "zone", "whenUnsatisfiable": when}]});
-        assert_eq!(told(spread("DoNotSchedule")), [format!("topology spread over zone{LEFT}")]);
+        assert_eq!(reported(spread("DoNotSchedule")), [format!("topology spread over zone{LEFT}")]);
         let others = [format!("affinity or anti-affinity to other pods{LEFT}")];
-        assert_eq!(told(json!({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}})), others);
-        assert_eq!(told(apart("zone", "x")), others);
-        assert_eq!(told(apart("kubernetes.io/hostname", "y")), others);
+        assert_eq!(reported(json!({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}})), others);
+        assert_eq!(reported(apart("zone", "x")), others);
+        assert_eq!(reported(apart("kubernetes.io/hostname", "y")), others);
         let claim = |name: &str| json!({"persistentVolumeClaim": {"claimName": name}});
         let volumes = json!({"volumes": [claim("b"), claim("a"), claim("b"), {"emptyDir": {}}]});
-        assert_eq!(told(volumes), [format!("the zone of volume claim a, b{LEFT}")]);
+        assert_eq!(reported(volumes), [format!("the zone of volume claim a, b{LEFT}")]);
     }
 
     #[test]
@@ -127,10 +127,10 @@ mod tests {
         let none = Vec::<String>::new();
         let preferred =
             json!({"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}]});
-        assert_eq!(told(preferred), none);
-        assert_eq!(told(apart("kubernetes.io/hostname", "x")), none);
+        assert_eq!(reported(preferred), none);
+        assert_eq!(reported(apart("kubernetes.io/hostname", "x")), none);
         let liked = json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]});
-        assert_eq!(told(json!({"affinity": {"podAffinity": liked, "podAntiAffinity": liked}})), none);
+        assert_eq!(reported(json!({"affinity": {"podAffinity": liked, "podAntiAffinity": liked}})), none);
         for policy in ["", "none", "best-effort"] {
             assert_eq!(list_wishes_left_to_member(&job(json!({"topologyPolicy": policy}))), none, "{policy}");
         }

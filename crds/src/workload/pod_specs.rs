@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_another_shape_is_told_and_not_panicked_about() {
+    fn a_copy_of_another_shape_is_reported_and_not_panicked_about() {
         for kind in [WorkloadKind::VolcanoJob, WorkloadKind::Deployment, WorkloadKind::JobSet, WorkloadKind::TrainJob] {
             for spec in
                 [json!(null), json!(5), json!({"tasks": 5, "template": 5, "replicatedJobs": 5, "runtimePatches": 5})]

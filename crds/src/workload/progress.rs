@@ -18,6 +18,7 @@ use caldera_core::{
     gang::{Gang, TaskName},
     reason::Reason,
     status::MIN_SUCCESS_REACHED,
+    time::EpochSeconds,
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -36,11 +37,11 @@ const RESTARTS: [&str; 4] = ["RestartJob", "RestartTask", "RestartPod", "Restart
 pub struct Progress {
     /// How it ended, if it did.
     pub ended: Option<String>,
-    /// When it ended, in seconds since 1970, if it did and says so: its TTL is counted from then.
-    pub ended_at: Option<i64>,
-    /// When it began to run, in seconds since 1970, if it says so. A Volcano Job says a later time with each count that
+    /// When it ended, if it did and says so: its TTL is counted from then.
+    pub ended_at: Option<EpochSeconds>,
+    /// When it began to run, if it says so. A Volcano Job says a later time with each count that
     /// changes (`pkg/controllers/job/job_controller_actions.go`, `appendJobCondition`).
-    pub started: Option<i64>,
+    pub started: Option<EpochSeconds>,
     /// Running pods.
     pub running: u32,
     /// Pods that succeeded.
@@ -226,8 +227,8 @@ fn map_to_sole_task(pods: u32) -> BTreeMap<TaskName, u32> {
     (pods > 0).then(|| (TaskName::from(SOLE_TASK), pods)).into_iter().collect()
 }
 
-pub(super) fn read_time(value: &Value) -> Option<i64> {
-    value.as_str()?.parse().ok().map(Timestamp::as_second)
+pub(super) fn read_time(value: &Value) -> Option<EpochSeconds> {
+    value.as_str()?.parse::<Timestamp>().ok().map(EpochSeconds::from)
 }
 
 pub(super) fn read_number(value: &Value) -> u32 {
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_jobs_active_pods_are_not_running_before_they_are_ready_where_that_is_told() {
+    fn a_batch_jobs_active_pods_are_not_running_before_they_are_ready_where_that_is_reported() {
         let running = |status: Value| read_progress(WorkloadKind::BatchJob, &json!({"status": status}), None).running;
         assert_eq!(running(json!({"active": 3})), 3, "nobody says how many are ready");
         assert_eq!(running(json!({"active": 3, "ready": 0})), 0);

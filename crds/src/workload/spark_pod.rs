@@ -193,8 +193,8 @@ fn read_mib(place: &Field<'_>) -> Result<u64, GangError> {
         _ => UNITS.iter().find(|(name, _)| unit.strip_suffix('b').unwrap_or(unit) == *name).map(|(_, bytes)| *bytes),
     };
     let amount = number.parse::<u64>().ok().zip(bytes).and_then(|(number, bytes)| number.checked_mul(bytes));
-    let told = || place.wrong(format!("{text:?} is not an amount of memory as Spark reads it, such as 512m or 2g"));
-    amount.map(|bytes| bytes / MIB).ok_or_else(told)
+    let reported = || place.wrong(format!("{text:?} is not an amount of memory as Spark reads it, such as 512m or 2g"));
+    amount.map(|bytes| bytes / MIB).ok_or_else(reported)
 }
 
 #[cfg(test)]
@@ -237,8 +237,8 @@ mod tests {
     #[test]
     fn memory_that_spark_does_not_read_is_wrong_and_says_where() {
         for text in ["1Gi", "1.5g", "", "g", "-1g", "99999999999p", "1 g"] {
-            let told = build(&json!({"driver": {"memory": text}})).unwrap_err();
-            assert!(told.starts_with("spec.driver.memory"), "{text}: {told}");
+            let reported = build(&json!({"driver": {"memory": text}})).unwrap_err();
+            assert!(reported.starts_with("spec.driver.memory"), "{text}: {reported}");
         }
         assert!(build(&json!({"memoryOverheadFactor": "-1", "driver": {}})).is_err());
     }
@@ -270,8 +270,8 @@ mod tests {
     #[test]
     fn a_main_file_that_spark_submit_reads_as_an_option_is_refused() {
         for file in ["--conf=spark.executor.instances=500", "-v", " --conf", ""] {
-            let told = build(&json!({"driver": {}, "mainApplicationFile": file})).unwrap_err();
-            assert!(told.starts_with("spec.mainApplicationFile"), "{told}");
+            let reported = build(&json!({"driver": {}, "mainApplicationFile": file})).unwrap_err();
+            assert!(reported.starts_with("spec.mainApplicationFile"), "{reported}");
         }
         assert!(build(&json!({"driver": {}, "mainApplicationFile": "local:///app.jar"})).is_ok());
     }
@@ -292,18 +292,18 @@ mod tests {
     #[test]
     fn amounts_in_the_configuration_and_containers_beside_sparks_are_refused() {
         for name in AMOUNTS.into_iter().chain(WHEREABOUTS).chain(GROUPS) {
-            let told = build(&json!({"driver": {}, "sparkConf": {name: "1"}})).unwrap_err();
-            assert!(told.starts_with(&format!("spec.sparkConf[{name}]")), "{told}");
+            let reported = build(&json!({"driver": {}, "sparkConf": {name: "1"}})).unwrap_err();
+            assert!(reported.starts_with(&format!("spec.sparkConf[{name}]")), "{reported}");
         }
         assert!(build(&json!({"driver": {}, "sparkConf": {"spark.ui.port": "4045"}})).is_ok());
         // Spark keeps to it beside the selector that is charged by card model.
         let selector = "spark.kubernetes.executor.node.selector.nvidia.com/gpu.product";
         let spec =
             json!({"nodeSelector": {"nvidia.com/gpu.product": "T4"}, "driver": {}, "sparkConf": {selector: "H100"}});
-        let told = build(&spec).unwrap_err();
-        assert!(told.contains("say it there"), "{told}");
+        let reported = build(&spec).unwrap_err();
+        assert!(reported.contains("say it there"), "{reported}");
         let two = json!({"template": {"spec": {"containers": [{}, {"name": "logs"}]}}});
-        let told = build(&json!({"driver": two})).unwrap_err();
-        assert!(told.starts_with("spec.driver.template.spec.containers[1]"), "{told}");
+        let reported = build(&json!({"driver": two})).unwrap_err();
+        assert!(reported.starts_with("spec.driver.template.spec.containers[1]"), "{reported}");
     }
 }

@@ -100,9 +100,9 @@ mod tests {
     }
 
     #[test]
-    fn with_a_fault_in_one_annotation_none_counts_and_the_writer_is_told() {
+    fn with_a_fault_in_one_annotation_none_counts_and_the_writer_is_reported() {
         let many = vec!["ps"; MOST_NAMES + 1].join(";");
-        for (name, wrong, told) in [
+        for (name, wrong, reported) in [
             (TASK_AFFINITY, "ps,worker,chief", "\"chief\" is no task of the job"),
             (TASK_ANTI_AFFINITY, "worker,worker", "task \"worker\" is in one group twice"),
             (TASK_ORDER, "ps;worker", "is no task of the job"),
@@ -111,7 +111,7 @@ mod tests {
             let mut job = job(&json!({TASK_AFFINITY: "ps,worker"}));
             job["metadata"]["annotations"][name] = wrong.into();
             let texts = list_ignored_annotations(&job);
-            assert!(texts.len() == 1 && texts[0].contains(name) && texts[0].contains(told), "{texts:?}");
+            assert!(texts.len() == 1 && texts[0].contains(name) && texts[0].contains(reported), "{texts:?}");
             assert!(read_task_topology(&job).is_err());
         }
         assert!(list_ignored_annotations(&job(&json!({TASK_AFFINITY: "ps,worker", TASK_ORDER: "worker"}))).is_empty());

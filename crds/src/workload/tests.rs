@@ -177,8 +177,8 @@ fn names_that_no_resource_has_and_too_many_of_them_are_refused() {
     let many = |count: usize| asks((0..count).map(|i| (format!("x.io/r{i}"), json!("1"))).collect());
     // One of the node's pods is asked for beside them.
     assert_eq!(read(&many(63)).tasks[0].request.iter().count(), 64);
-    let told = "spec: its pods ask for 65 resources and card models, and 64 are the most";
-    assert_eq!(refused(&many(64)), told);
+    let reported = "spec: its pods ask for 65 resources and card models, and 64 are the most";
+    assert_eq!(refused(&many(64)), reported);
     // Over all tasks, and with the models that they name.
     let of_model = |i: usize| {
         json!({ "replicas": 1, "template": { "spec": {
@@ -188,7 +188,7 @@ fn names_that_no_resource_has_and_too_many_of_them_are_refused() {
     };
     let models = |count: usize| job(json!({ "tasks": (0..count).map(of_model).collect::<Vec<_>>() }));
     assert_eq!(read(&models(62)).tasks.len(), 62);
-    assert_eq!(refused(&models(63)), told);
+    assert_eq!(refused(&models(63)), reported);
 }
 
 #[test]
@@ -329,8 +329,8 @@ fn preferred_terms_are_read_with_their_weights_the_first_of_many_and_none_that_s
         json!([{"weight": 1, "preference": {"matchExpressions": [expression]}}])
     };
     assert_eq!([64, 65].map(|count| read_terms(of_values(count)).len()), [1, 0], "a long list of values");
-    let told = refused(&preferring(json!([{ "weight": "x", "preference": ssd() }])));
-    assert!(told.contains("preferredDuringSchedulingIgnoredDuringExecution[0].weight: "), "{told}");
+    let reported = refused(&preferring(json!([{ "weight": "x", "preference": ssd() }])));
+    assert!(reported.contains("preferredDuringSchedulingIgnoredDuringExecution[0].weight: "), "{reported}");
 }
 
 /// Jobs as their users write them: pods, minimum and whether they must stay in one cluster.

@@ -366,11 +366,11 @@ fn append_peers(message: String, whole: bool, peers: &Peers) -> String {
 
 /// Adds which members' numbers are not those of their nodes.
 fn explain_unread_clusters(message: String, fleet: &Fleet, estimated: &BTreeMap<String, Capacity>) -> String {
-    let doubt = |name: &String| {
-        let doubt = fleet.describe_capacity_caveat(name)?;
+    let caveat = |name: &String| {
+        let caveat = fleet.describe_capacity_caveat(name)?;
         let is_estimated = estimated.contains_key(name);
-        Some(if is_estimated { "its estimator was asked, for its nodes can not be read".to_owned() } else { doubt })
+        Some(if is_estimated { "its estimator was asked, for its nodes can not be read".to_owned() } else { caveat })
     };
-    let doubts = fleet.clusters().filter_map(|(cluster, _)| Some((&cluster.name, doubt(&cluster.name)?)));
-    doubts.fold(message, |message, (name, doubt)| format!("{message}; {name}: {doubt}"))
+    let caveats = fleet.clusters().filter_map(|(cluster, _)| Some((&cluster.name, caveat(&cluster.name)?)));
+    caveats.fold(message, |message, (name, caveat)| format!("{message}; {name}: {caveat}"))
 }

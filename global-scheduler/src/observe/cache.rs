@@ -393,7 +393,7 @@ impl Cache {
 
     /// When pods would run that start now: until the end that was granted, or that its workload says.
     fn predict_run(&self, binding: &Binding, now: Timestamp) -> ExpectedRun {
-        let from = EpochSeconds::new(now.as_second());
+        let from = EpochSeconds::from(now);
         let limit = binding.admission.as_ref().and_then(|admission| admission.run);
         let began = limit.map_or(from, |limit| limit.from);
         let said = self.request_of(binding).and_then(|request| request.run_for);

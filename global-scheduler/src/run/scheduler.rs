@@ -337,7 +337,7 @@ impl Scheduler {
             match self.cache.start_or_check_data_wait(key, &decision.targets) {
                 DataWait::Over => {}
                 DataWait::Silent => return,
-                DataWait::Told => return self.write_refusal(key, placement::UNSCHEDULABLE, UNSEEN_DATA),
+                DataWait::Reported => return self.write_refusal(key, placement::UNSCHEDULABLE, UNSEEN_DATA),
             }
         }
         if may_carry_out

@@ -185,7 +185,7 @@ fn a_claim_that_never_comes_is_told_after_a_while_and_a_deletion_is_as_good_as_i
     assert_eq!(carried_out(&mut world).0, DataWait::Silent);
     assert_eq!(world.next_deadline(), Some(now() + jiff::SignedDuration::from_secs(10)));
     world.advance_time(now() + jiff::SignedDuration::from_secs(10));
-    assert_eq!(carried_out(&mut world).0, DataWait::Told);
+    assert_eq!(carried_out(&mut world).0, DataWait::Reported);
     world.apply_versioned_claims(Event::Deleted(Versioned { version: 6, object: claim("required") }));
     assert_eq!(carried_out(&mut world), (DataWait::Over, vec![("m0".to_owned(), 4)]));
 }

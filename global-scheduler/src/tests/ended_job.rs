@@ -90,25 +90,25 @@ fn what_failed_for_good_in_one_cluster_does_not_run_on_in_another() {
 #[test]
 fn a_job_of_which_enough_pods_succeeded_leaves_the_clusters_where_it_has_not_ended() {
     let (mut world, object) = running(&json!(null));
-    let mut told = world_job(&json!(null));
-    let says = |world: &mut Cache, told: &mut Value, version: &str, state: Value| {
-        told["status"] = json!({"state": state});
-        told["metadata"]["resourceVersion"] = version.into();
-        world.apply_workloads(WorkloadKind::VolcanoJob, Event::Applied(read_workload(told).unwrap()));
+    let mut reported = world_job(&json!(null));
+    let says = |world: &mut Cache, reported: &mut Value, version: &str, state: Value| {
+        reported["status"] = json!({"state": state});
+        reported["metadata"]["resourceVersion"] = version.into();
+        world.apply_workloads(WorkloadKind::VolcanoJob, Event::Applied(read_workload(reported).unwrap()));
     };
-    told["spec"]["minSuccess"] = 2.into();
-    says(&mut world, &mut told, "100", json!({"phase": "Running"}));
+    reported["spec"]["minSuccess"] = 2.into();
+    says(&mut world, &mut reported, "100", json!({"phase": "Running"}));
     for phase in ["Completed", "Failed"] {
         let one = [("m0", phase), ("m1", "Running")];
         assert_eq!(after(&mut world, &object, &one), Step::Rest, "successes of all copies count: {phase}");
     }
-    says(&mut world, &mut told, "101", json!({"phase": "Completing", "reason": "MinSuccessReached"}));
+    says(&mut world, &mut reported, "101", json!({"phase": "Completing", "reason": "MinSuccessReached"}));
     let none = [("m0", "Running"), ("m1", "Running")];
     assert_eq!(after(&mut world, &object, &none), Step::Rest, "the controller ends it");
     for phase in ["Completed", "Failed"] {
         assert_eq!(left(after(&mut world, &object, &[("m0", phase), ("m1", "Running")])), ["m0"]);
     }
-    says(&mut world, &mut told, "102", json!({"phase": "Failed"}));
+    says(&mut world, &mut reported, "102", json!({"phase": "Failed"}));
     assert_eq!(left(after(&mut world, &object, &[("m0", "Failed"), ("m1", "Running")])), ["m0"]);
 }
 

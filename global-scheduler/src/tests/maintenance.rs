@@ -26,7 +26,7 @@ fn estimated(seconds: i64) -> Value {
 }
 
 #[test]
-fn a_gang_that_would_run_into_a_window_goes_elsewhere_or_is_told() {
+fn a_gang_that_would_run_into_a_window_goes_elsewhere_or_is_reported() {
     for (job, cluster) in [(estimated(100), "m0"), (estimated(101), "m1"), (job(2, 2), "m1")] {
         let mut world = index(&[4, 6], &[job, binding(2)]);
         keep(&mut world, "m0", 100, 200);

@@ -51,12 +51,12 @@ fn a_hard_gang_too_large_for_one_cluster_goes_to_clusters_with_a_near_link_or_wa
         // All clusters together would hold it.
         let message = refusal(&mut asks(7, &topology));
         let wanted = topology["highestTierName"].as_str().unwrap_or("10");
-        let told = format!(
+        let reported = format!(
             "needs 7 pods at once; 6 fit now in 3 clusters; of 3 domains and 1 group of close clusters of tier {wanted} or lower \
              none holds it; best cluster m1 takes 4; best close clusters m0, m2 take 6; task w: 6 of 7 fit, \
              each pod asks for cpu 1 and 6 is free"
         );
-        assert_eq!(message, told);
+        assert_eq!(message, reported);
     }
 }
 
@@ -110,8 +110,8 @@ fn what_is_wrong_with_links_is_said_once_and_the_rest_counts() {
     ]});
     world.apply_topologies(Event::Applied(declared("wrong", &wrong)));
     assert_eq!(targets(&verdict(&mut world).step).len(), 2);
-    let mut told = TopologyStatusWriter::default();
-    let writes = told.take_status_writes(&world.topology, &world.fleet, now());
+    let mut reported = TopologyStatusWriter::default();
+    let writes = reported.take_status_writes(&world.topology, &world.fleet, now());
     assert_eq!(
         said(&writes),
         [
@@ -123,9 +123,12 @@ fn what_is_wrong_with_links_is_said_once_and_the_rest_counts() {
             ),
         ]
     );
-    assert!(told.take_status_writes(&world.topology, &world.fleet, now()).is_empty(), "its echo is still on the way");
-    told.forget_status("wrong");
-    assert_eq!(told.take_status_writes(&world.topology, &world.fleet, now()).len(), 1);
+    assert!(
+        reported.take_status_writes(&world.topology, &world.fleet, now()).is_empty(),
+        "its echo is still on the way"
+    );
+    reported.forget_status("wrong");
+    assert_eq!(reported.take_status_writes(&world.topology, &world.fleet, now()).len(), 1);
     // As the server has them now: nothing is left to say, not after a restart either.
     for (name, write) in writes {
         let Body::MergePatch(patch) = write.body else { panic!() };

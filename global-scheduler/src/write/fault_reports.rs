@@ -107,7 +107,7 @@ mod tests {
         read_policy_weights(&json!({"kind": "PropagationPolicy", "metadata": metadata})).unwrap()
     }
 
-    fn count_told(reports: &mut FaultReports, global: bool, event: Event<Policy>) -> usize {
+    fn count_reported(reports: &mut FaultReports, global: bool, event: Event<Policy>) -> usize {
         reports.take_new_faults(global, &event).len()
     }
 
@@ -115,12 +115,12 @@ mod tests {
     fn weights_that_were_mended_are_forgotten_and_told_again_when_they_are_spoilt_again() {
         let mut reports = FaultReports::default();
         let spoilt = || Event::Applied(policy("ns", "cheapest=lots"));
-        assert_eq!([spoilt(), spoilt()].map(|event| count_told(&mut reports, false, event)), [1, 0]);
-        assert_eq!(count_told(&mut reports, false, Event::Applied(policy("ns", "cheapest=1"))), 0);
+        assert_eq!([spoilt(), spoilt()].map(|event| count_reported(&mut reports, false, event)), [1, 0]);
+        assert_eq!(count_reported(&mut reports, false, Event::Applied(policy("ns", "cheapest=1"))), 0);
         assert!(reports.0.is_empty());
-        assert_eq!([spoilt(), spoilt()].map(|event| count_told(&mut reports, false, event)), [1, 0]);
-        assert_eq!(count_told(&mut reports, false, Event::Applied(policy("ns", "cheapest=many"))), 1);
-        assert_eq!(count_told(&mut reports, false, Event::Deleted(policy("ns", "cheapest=1"))), 0);
+        assert_eq!([spoilt(), spoilt()].map(|event| count_reported(&mut reports, false, event)), [1, 0]);
+        assert_eq!(count_reported(&mut reports, false, Event::Applied(policy("ns", "cheapest=many"))), 1);
+        assert_eq!(count_reported(&mut reports, false, Event::Deleted(policy("ns", "cheapest=1"))), 0);
         assert!(reports.0.is_empty());
     }
 
@@ -128,10 +128,10 @@ mod tests {
     fn of_faults_a_list_keeps_those_that_it_shows_and_those_of_other_lists() {
         let mut reports = FaultReports::default();
         let spoilt = |namespace: &str| policy(namespace, "cheapest=lots");
-        assert_eq!(count_told(&mut reports, false, Event::Reset(vec![spoilt("a"), spoilt("b"), spoilt("c")])), 3);
-        assert_eq!(count_told(&mut reports, true, Event::Reset(vec![spoilt("")])), 1);
+        assert_eq!(count_reported(&mut reports, false, Event::Reset(vec![spoilt("a"), spoilt("b"), spoilt("c")])), 3);
+        assert_eq!(count_reported(&mut reports, true, Event::Reset(vec![spoilt("")])), 1);
         let listed = Event::Reset(vec![spoilt("a"), policy("b", "cheapest=1")]);
-        assert_eq!(count_told(&mut reports, false, listed), 0, "what was told is not told again");
+        assert_eq!(count_reported(&mut reports, false, listed), 0, "what was told is not told again");
         assert_eq!(reports.0.keys().map(|(_, namespace, _)| namespace.as_str()).collect::<Vec<_>>(), ["", "a"]);
         assert_eq!(reports.take_new_faults::<Binding>(false, &Event::Reset(vec![])), []);
         assert_eq!(reports.0.len(), 2);

@@ -47,7 +47,7 @@ pub enum BodyError {
     TooSlow(Duration),
     /// Others need the room.
     #[error("too many bodies are being read; this one was given up, try again")]
-    NoRoom,
+    NoMemory,
     /// The connection broke, or the body is not framed as HTTP says.
     #[error("failed to read the body: {0}")]
     Broken(String),
@@ -60,7 +60,7 @@ impl BodyError {
         match self {
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
-            Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
             Self::Broken(_) => StatusCode::BAD_REQUEST,
         }
     }
@@ -92,7 +92,7 @@ struct Unfinished {
 #[derive(Debug)]
 pub struct HeldBody {
     bytes: Vec<u8>,
-    room: MemoryTaken,
+    memory: MemoryTaken,
 }
 
 impl std::ops::Deref for HeldBody {
@@ -141,25 +141,25 @@ impl BodyMemory {
             return Err(BodyError::TooLarge(self.bounds.one));
         }
         let give_up = CancellationToken::new();
-        let mut room = self.begin_body(give_up.clone());
-        let reading = self.collect_body(body, announced, &room);
+        let mut memory = self.begin_body(give_up.clone());
+        let reading = self.collect_body(body, announced, &memory);
         let bytes = tokio::select! {
             biased;
-            () = give_up.cancelled() => Err(BodyError::NoRoom),
+            () = give_up.cancelled() => Err(BodyError::NoMemory),
             read = tokio::time::timeout(self.bounds.within, reading) => {
                 read.unwrap_or(Err(BodyError::TooSlow(self.bounds.within)))
             }
         }?;
         let mut ledger = lock(&self.ledger);
         // Between its last byte and here it may have been given up; then its room is another's.
-        let Some(finished) = ledger.unfinished.remove(&room.id) else {
+        let Some(finished) = ledger.unfinished.remove(&memory.id) else {
             drop(ledger);
-            room.bytes = 0;
-            return Err(BodyError::NoRoom);
+            memory.bytes = 0;
+            return Err(BodyError::NoMemory);
         };
-        room.bytes = finished.held;
+        memory.bytes = finished.held;
         drop(ledger);
-        Ok(HeldBody { bytes, room })
+        Ok(HeldBody { bytes, memory })
     }
 
     fn begin_body(&self, give_up: CancellationToken) -> MemoryTaken {
@@ -170,7 +170,7 @@ impl BodyMemory {
         MemoryTaken { id, bytes: 0, ledger: Arc::clone(&self.ledger) }
     }
 
-    async fn collect_body(&self, mut body: Body, announced: usize, room: &MemoryTaken) -> Result<Vec<u8>, BodyError> {
+    async fn collect_body(&self, mut body: Body, announced: usize, memory: &MemoryTaken) -> Result<Vec<u8>, BodyError> {
         let mut bytes = Vec::new();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| BodyError::Broken(error.to_string()))?;
@@ -185,7 +185,7 @@ impl BodyMemory {
                 capacity =
                     (2 * capacity).max(FIRST_PIECE_BYTES).min(announced.max(wanted)).max(wanted).min(self.bounds.one);
             }
-            self.take_memory(room.id, capacity - bytes.capacity(), capacity)?;
+            self.take_memory(memory.id, capacity - bytes.capacity(), capacity)?;
             bytes.reserve_exact(capacity - bytes.len());
             bytes.extend_from_slice(&data);
         }
@@ -201,12 +201,12 @@ impl BodyMemory {
             let others = ledger.unfinished.iter().filter(|(other, body)| **other != id && body.held > 0);
             let slowest = others.min_by_key(|(_, body)| body.progress).map(|(other, _)| *other);
             let Some(slowest) = slowest.and_then(|other| ledger.unfinished.remove(&other)) else {
-                return Err(BodyError::NoRoom);
+                return Err(BodyError::NoMemory);
             };
             ledger.taken -= slowest.held;
             slowest.give_up.cancel();
         }
-        let Some(own) = ledger.unfinished.get_mut(&id) else { return Err(BodyError::NoRoom) };
+        let Some(own) = ledger.unfinished.get_mut(&id) else { return Err(BodyError::NoMemory) };
         own.held += more;
         own.progress = Instant::now();
         ledger.taken += more;
@@ -223,7 +223,7 @@ impl BodyMemory {
 impl HeldBody {
     /// Bytes of room that it takes.
     #[must_use]
-    pub const fn room(&self) -> usize {
-        self.room.bytes
+    pub const fn memory(&self) -> usize {
+        self.memory.bytes
     }
 }

@@ -29,8 +29,8 @@ fn short() -> Bounds {
 
 const BODIES: BodyBounds = BodyBounds { one: 100_000, all: 200_000, reserve: 20_000, within: Duration::from_secs(600) };
 
-async fn read_all(State(room): State<BodyMemory>, request: Request) -> Response {
-    match room.read_body(request.into_body()).await {
+async fn read_all(State(memory): State<BodyMemory>, request: Request) -> Response {
+    match memory.read_body(request.into_body()).await {
         Ok(body) => body.len().to_string().into_response(),
         Err(error) => (error.status(), error.to_string()).into_response(),
     }
@@ -42,15 +42,15 @@ fn serve(
     bodies: BodyBounds,
 ) -> (SocketAddr, BodyMemory, tokio::task::JoinHandle<()>, CancellationToken) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, stop, room) = (listener.local_addr().unwrap(), CancellationToken::new(), BodyMemory::new(bodies));
+    let (address, stop, memory) = (listener.local_addr().unwrap(), CancellationToken::new(), BodyMemory::new(bodies));
     let routes = Router::new()
         .route("/", get(|| async { "hello" }))
         .route("/long", get(|| async { vec![b'x'; 32 << 20] }))
         .route("/body", post(read_all))
         .route("/slow", get(|| tokio::time::sleep(SOON * 10)))
-        .with_state(room.clone());
+        .with_state(memory.clone());
     let serving = serve_bounded(listener, None, routes, bounds, stop.clone());
-    (address, room, tokio::spawn(async move { serving.await.unwrap() }), stop)
+    (address, memory, tokio::spawn(async move { serving.await.unwrap() }), stop)
 }
 
 async fn connect(to: SocketAddr, first: &str) -> TcpStream {
@@ -136,11 +136,11 @@ async fn one_connection_too_many_takes_the_place_of_the_one_that_is_idle_longest
 
 #[tokio::test]
 async fn where_all_connections_have_requests_the_one_that_is_open_longest_goes() {
-    let (to, room, ..) = serve(short(), BODIES);
+    let (to, memory, ..) = serve(short(), BODIES);
     let mut busy = Vec::new();
     for count in 1..=4 {
         busy.push(connect(to, "POST /body HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\n12345678").await);
-        while room.taken_bytes() < count * 9 {
+        while memory.taken_bytes() < count * 9 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -154,9 +154,9 @@ async fn where_all_connections_have_requests_the_one_that_is_open_longest_goes()
 #[tokio::test]
 async fn where_all_connections_were_used_just_now_one_more_waits_for_its_place() {
     let bounds = Bounds { connections: 2, spared: Duration::from_secs(600), ..short() };
-    let (to, room, ..) = serve(bounds, BODIES);
+    let (to, memory, ..) = serve(bounds, BODIES);
     let mut busy = connect(to, "POST /body HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\n12345678").await;
-    while room.taken_bytes() < 9 {
+    while memory.taken_bytes() < 9 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let mut silent = connect(to, "").await;
@@ -203,7 +203,7 @@ async fn who_waits_for_our_answer_is_never_the_one_that_goes() {
 
 #[tokio::test]
 async fn a_body_above_the_limit_is_refused_by_its_length_and_by_its_bytes() {
-    let (to, room, ..) = serve(short(), BODIES);
+    let (to, memory, ..) = serve(short(), BODIES);
     let announced = "POST /body HTTP/1.1\r\nhost: h\r\ncontent-length: 100001\r\n\r\n";
     let answer = read_until(&mut connect(to, announced).await, "taken").await;
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("larger than the 100000 bytes"), "{answer}");
@@ -211,7 +211,7 @@ async fn a_body_above_the_limit_is_refused_by_its_length_and_by_its_bytes() {
     let chunked = format!("POST /body HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n{chunk}");
     let answer = read_until(&mut connect(to, &chunked).await, "taken").await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    assert_eq!(room.taken_bytes(), 0);
+    assert_eq!(memory.taken_bytes(), 0);
 }
 
 #[tokio::test]
@@ -228,13 +228,13 @@ fn body(length: usize, sent: usize) -> String {
 
 #[tokio::test]
 async fn a_body_for_which_there_is_no_room_takes_that_of_the_one_that_stands_still_longest() {
-    let (to, room, ..) = serve(Bounds { connections: 16, ..short() }, BODIES);
+    let (to, memory, ..) = serve(Bounds { connections: 16, ..short() }, BODIES);
     let mut stalled = connect(to, &body(100_000, 90_000)).await;
-    while room.taken_bytes() < 90_000 {
+    while memory.taken_bytes() < 90_000 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let mut other = connect(to, &body(70_000, 60_000)).await;
-    while room.taken_bytes() < 150_000 {
+    while memory.taken_bytes() < 150_000 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let mut whole = connect(to, &body(100_000, 100_000)).await;
@@ -243,30 +243,30 @@ async fn a_body_for_which_there_is_no_room_takes_that_of_the_one_that_stands_sti
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("given up"), "{answer}");
     other.write_all("x".repeat(10_000).as_bytes()).await.unwrap();
     assert!(read_until(&mut other, "\r\n\r\n70000").await.starts_with("HTTP/1.1 200 "));
-    while room.taken_bytes() > 0 {
+    while memory.taken_bytes() > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 #[tokio::test]
 async fn complete_bodies_leave_room_for_small_ones() {
-    let room = BodyMemory::new(BODIES);
-    let read = |length: usize| room.read_body(Body::from(vec![b'x'; length]));
+    let memory = BodyMemory::new(BODIES);
+    let read = |length: usize| memory.read_body(Body::from(vec![b'x'; length]));
     let held = [read(90_000).await.unwrap(), read(90_000).await.unwrap()];
-    assert_eq!(read(70_000).await.unwrap_err(), BodyError::NoRoom);
+    assert_eq!(read(70_000).await.unwrap_err(), BodyError::NoMemory);
     let small = read(15_000).await.unwrap();
-    assert_eq!(room.taken_bytes(), held.iter().map(HeldBody::room).sum::<usize>() + small.room());
+    assert_eq!(memory.taken_bytes(), held.iter().map(HeldBody::memory).sum::<usize>() + small.memory());
     drop((held, small));
-    assert_eq!(room.taken_bytes(), 0);
+    assert_eq!(memory.taken_bytes(), 0);
 }
 
 #[tokio::test]
 async fn a_stop_lets_open_requests_end_and_nothing_begin() {
-    let (to, room, serving, stop) = serve(Bounds { drain: AT_LAST, ..short() }, BODIES);
+    let (to, memory, serving, stop) = serve(Bounds { drain: AT_LAST, ..short() }, BODIES);
     let mut idle = connect(to, ASK).await;
     read_until(&mut idle, "hello").await;
     let mut open = connect(to, &body(10, 5)).await;
-    while room.taken_bytes() == 0 {
+    while memory.taken_bytes() == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     stop.cancel();
@@ -279,9 +279,9 @@ async fn a_stop_lets_open_requests_end_and_nothing_begin() {
 
 #[tokio::test]
 async fn a_stop_does_not_wait_for_ever() {
-    let (to, room, serving, stop) = serve(Bounds { drain: SOON, ..short() }, BODIES);
+    let (to, memory, serving, stop) = serve(Bounds { drain: SOON, ..short() }, BODIES);
     let _open = connect(to, &body(10, 5)).await;
-    while room.taken_bytes() == 0 {
+    while memory.taken_bytes() == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     stop.cancel();

@@ -51,7 +51,7 @@ impl Member {
     /// and the member answered.
     pub(super) async fn replay_published(&mut self) -> Option<Connection> {
         let mut replayed: Option<Arc<Published>> = None;
-        let mut told = None;
+        let mut reported = None;
         loop {
             if let Some(published) = &mut self.published {
                 published.mark_unchanged();
@@ -60,9 +60,9 @@ impl Member {
             let is_late = late <= Instant::now();
             self.send_update(Update::From(origin_of(&published, is_late))).await;
             let load = load_of(&published);
-            if load != told {
+            if load != reported {
                 self.send_update(Update::Load(load.clone())).await;
-                told = load;
+                reported = load;
             }
             if !replayed.as_ref().is_some_and(|before| Arc::ptr_eq(before, &published)) {
                 match updates_since(&published, replayed.as_deref()) {

@@ -154,8 +154,11 @@ async fn what_nodes_use_is_told_as_it_is_published_and_what_is_no_load_is_none()
     let load = |cpu: &str| json!({"readAt": "2026-01-01T00:00:00Z", "used": amounts(cpu), "capacity": amounts("8")});
     let mut world = world_with(0, Some(one_node()), load("3"));
     assert!(!origin_is_late(&world.next().await));
-    let Update::Load(Some(told)) = world.next().await else { panic!("it was published") };
-    assert_eq!((told.used.get("cpu").to_string(), told.capacity.get("cpu").to_string()), ("3".into(), "8".into()));
+    let Update::Load(Some(reported)) = world.next().await else { panic!("it was published") };
+    assert_eq!(
+        (reported.used.get("cpu").to_string(), reported.capacity.get("cpu").to_string()),
+        ("3".into(), "8".into())
+    );
     // The inventory counts all the same.
     let mut world = world_with(0, Some(one_node()), load("1e30"));
     assert!(!origin_is_late(&world.next().await));
@@ -304,9 +307,9 @@ impl PartWorld {
     }
 
     /// All that is told for so many seconds, in a word each, with the second.
-    async fn told(&mut self, seconds: u64) -> Vec<(u64, &'static str)> {
+    async fn reported(&mut self, seconds: u64) -> Vec<(u64, &'static str)> {
         let end = Instant::now() + Duration::from_secs(seconds);
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         while let Ok(Some(event)) = tokio::time::timeout_at(end, self.events.recv()).await {
             let word = match event.update {
                 Update::Change(Change::HyperNodes(_)) => "domains",
@@ -324,14 +327,14 @@ impl PartWorld {
                 Update::Down(why) if why.contains("not listed within") => "not listed",
                 other => panic!("{other:?}"),
             };
-            told.push((self.began.elapsed().as_secs(), word));
+            reported.push((self.began.elapsed().as_secs(), word));
         }
-        told
+        reported
     }
 }
 
-fn words<'a>(told: &[(u64, &'a str)]) -> Vec<&'a str> {
-    let mut words: Vec<&str> = told.iter().map(|(_, word)| *word).collect();
+fn words<'a>(reported: &[(u64, &'a str)]) -> Vec<&'a str> {
+    let mut words: Vec<&str> = reported.iter().map(|(_, word)| *word).collect();
     // Nodes and pods come as they may.
     if let Some([a, b]) = words.get_mut(1..3) {
         let (first, second) = ((*a).min(*b), (*a).max(*b));
@@ -345,60 +348,64 @@ const ALL: [&str; 5] = ["domains", "nodes", "pods", "from", "up"];
 #[tokio::test(start_paused = true)]
 async fn a_member_is_up_when_all_was_listed_and_not_before() {
     let mut world = PartWorld::new(false);
-    assert_eq!(words(&world.told(100).await), ALL);
+    assert_eq!(words(&world.reported(100).await), ALL);
 }
 
 #[tokio::test(start_paused = true)]
-async fn queues_of_its_own_are_told_where_it_has_some() {
+async fn queues_of_its_own_are_reported_where_it_has_some() {
     let mut world = PartWorld::with(false, json!([{"metadata": {"name": "q"}, "status": {"state": "Closed"}}]));
-    let mut told: Vec<&str> = world.told(100).await.into_iter().map(|(_, word)| word).collect();
-    told.sort_unstable();
-    assert_eq!(told, ["domains", "from", "nodes", "pods", "queues", "up"]);
+    let mut reported: Vec<&str> = world.reported(100).await.into_iter().map(|(_, word)| word).collect();
+    reported.sort_unstable();
+    assert_eq!(reported, ["domains", "from", "nodes", "pods", "queues", "up"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_its_hyper_nodes_it_is_never_up() {
     let mut world = PartWorld::new(true);
-    let told = world.told(60).await;
-    assert!(told.len() > 2 && told.iter().all(|(_, word)| *word == "no domains"), "{told:?}");
+    let reported = world.reported(60).await;
+    assert!(reported.len() > 2 && reported.iter().all(|(_, word)| *word == "no domains"), "{reported:?}");
     world.member.hyper_nodes_fail.store(false, Ordering::Relaxed);
-    assert_eq!(words(&world.told(20).await), ALL);
+    assert_eq!(words(&world.reported(20).await), ALL);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_watch_that_fails_for_long_takes_the_member_down_though_it_answers_probes() {
     let mut world = PartWorld::new(false);
-    assert_eq!(words(&world.told(60).await), ALL);
+    assert_eq!(words(&world.reported(60).await), ALL);
     world.member.pods_work.send_replace(false);
-    let told = world.told(90).await;
-    let [(second, "no pods"), (_, "not listed")] = told[..] else { panic!("{told:?}") };
+    let reported = world.reported(90).await;
+    let [(second, "no pods"), (_, "not listed")] = reported[..] else { panic!("{reported:?}") };
     assert!((80..=110).contains(&second), "{second}");
     let seen = world.answered.borrow().unwrap();
     assert!(seen <= "2026-01-01T00:01:10Z".parse().unwrap(), "{seen}");
     // Nothing of before counts then: all is told anew.
     world.member.pods_work.send_replace(true);
-    assert_eq!(words(&world.told(60).await), ALL);
+    assert_eq!(words(&world.reported(60).await), ALL);
     assert!(*world.answered.borrow() > Some(seen));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_fails_for_seconds_changes_nothing_but_is_listed_anew() {
     let mut world = PartWorld::new(false);
-    assert_eq!(words(&world.told(60).await), ALL);
+    assert_eq!(words(&world.reported(60).await), ALL);
     world.member.pods_work.send_replace(false);
-    assert_eq!(words(&world.told(5).await), Vec::<&str>::new());
+    assert_eq!(words(&world.reported(5).await), Vec::<&str>::new());
     world.member.pods_work.send_replace(true);
-    assert_eq!(words(&world.told(100).await), ["pods"]);
+    assert_eq!(words(&world.reported(100).await), ["pods"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_member_that_may_be_listed_and_not_watched_is_down_once_and_up_when_its_watches_hold() {
     let mut world = PartWorld::new(false);
     world.member.watch_refused.store(true, Ordering::Relaxed);
-    let told: Vec<&str> = world.told(70).await.into_iter().map(|(_, word)| word).collect();
-    assert_eq!((told.iter().filter(|word| **word == "up").count(), told.last()), (1, Some(&"no pods")), "{told:?}");
-    assert_eq!(world.told(1200).await, [], "it is as it was told");
+    let reported: Vec<&str> = world.reported(70).await.into_iter().map(|(_, word)| word).collect();
+    assert_eq!(
+        (reported.iter().filter(|word| **word == "up").count(), reported.last()),
+        (1, Some(&"no pods")),
+        "{reported:?}"
+    );
+    assert_eq!(world.reported(1200).await, [], "it is as it was told");
     world.member.watch_refused.store(false, Ordering::Relaxed);
-    assert_eq!(words(&world.told(60).await), ALL);
-    assert_eq!(world.told(600).await, []);
+    assert_eq!(words(&world.reported(60).await), ALL);
+    assert_eq!(world.reported(600).await, []);
 }

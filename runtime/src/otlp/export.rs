@@ -62,7 +62,7 @@ pub fn start_exporter(endpoint: &str, service: &str) -> Result<OtlpLayer, OtlpEr
 }
 
 async fn export_spans(client: Client, path: String, service: String, mut spans: mpsc::Receiver<FinishedSpan>) {
-    let mut told = false;
+    let mut reported = false;
     while let Some(first) = spans.recv().await {
         let mut batch = vec![first];
         let until = Instant::now() + BATCH_WAIT;
@@ -78,11 +78,11 @@ async fn export_spans(client: Client, path: String, service: String, mut spans: 
             result = send_batch(&client, &path, body).await;
         }
         match result {
-            Ok(()) => told = false,
+            Ok(()) => reported = false,
             Err((why, _)) => {
                 count_dropped(batch.len());
                 // Once, until it takes some again.
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut reported, true) {
                     tracing::warn!(why, spans = batch.len(), "the collector does not take spans; they are dropped");
                 }
             }

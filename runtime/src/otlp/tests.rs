@@ -29,10 +29,10 @@ fn a_request_has_the_form_of_the_specifications_example() {
         error: Some("conflict".into()),
     };
     let other = FinishedSpan { parent: None, error: None, scope: "caldera_webhook::run", ..span.clone() };
-    let told = encode_request("caldera-controller", &[span, other]);
-    let resource = &told["resourceSpans"][0]["resource"]["attributes"][0];
+    let reported = encode_request("caldera-controller", &[span, other]);
+    let resource = &reported["resourceSpans"][0]["resource"]["attributes"][0];
     assert_eq!(*resource, json!({"key": "service.name", "value": {"stringValue": "caldera-controller"}}));
-    let scopes = told["resourceSpans"][0]["scopeSpans"].as_array().unwrap();
+    let scopes = reported["resourceSpans"][0]["scopeSpans"].as_array().unwrap();
     assert_eq!(
         scopes.iter().map(|it| &it["scope"]["name"]).collect::<Vec<_>>(),
         ["caldera_runtime::write", "caldera_webhook::run"]
@@ -60,15 +60,15 @@ fn the_id_of_a_trace_is_a_workloads_uid() {
 
 /// What spans become, in the order of their ends.
 fn record(spans: impl FnOnce()) -> Vec<FinishedSpan> {
-    let (sender, mut told) = mpsc::channel(64);
+    let (sender, mut reported) = mpsc::channel(64);
     let subscriber = tracing_subscriber::registry().with(OtlpLayer::new(sender));
     tracing::subscriber::with_default(subscriber, spans);
-    std::iter::from_fn(|| told.try_recv().ok()).collect()
+    std::iter::from_fn(|| reported.try_recv().ok()).collect()
 }
 
 #[test]
 fn a_span_and_what_is_within_it_are_of_the_trace_of_its_workload_and_others_are_not_told() {
-    let told = record(|| {
+    let reported = record(|| {
         let _pass = tracing::debug_span!("pass").entered();
         let decision =
             tracing::debug_span!("decision", workload_uid = UID, queue = "q", cluster = tracing::field::Empty);
@@ -76,7 +76,7 @@ fn a_span_and_what_is_within_it_are_of_the_trace_of_its_workload_and_others_are_
         decision.in_scope(|| drop(tracing::debug_span!("write", tries = 2_u64).entered()));
         drop(decision);
     });
-    let [write, decision] = &told[..] else { panic!("{told:?}") };
+    let [write, decision] = &reported[..] else { panic!("{reported:?}") };
     assert_eq!((write.name, decision.name), ("write", "decision"));
     assert_eq!((write.trace, Some(write.trace)), (decision.trace, parse_trace_id(UID)));
     assert_eq!((write.parent, decision.parent), (Some(decision.id), None), "the pass is of no trace");
@@ -87,14 +87,14 @@ fn a_span_and_what_is_within_it_are_of_the_trace_of_its_workload_and_others_are_
 }
 
 #[test]
-fn a_workload_that_is_known_later_counts_and_a_failure_is_told() {
-    let told = record(|| {
+fn a_workload_that_is_known_later_counts_and_a_failure_is_reported() {
+    let reported = record(|| {
         let review =
             tracing::debug_span!("review", workload_uid = tracing::field::Empty, error = tracing::field::Empty);
         review.record("workload_uid", UID);
         review.record("error", "x".repeat(10_000));
     });
-    let [review] = &told[..] else { panic!("{told:?}") };
+    let [review] = &reported[..] else { panic!("{reported:?}") };
     assert_eq!(Some(review.trace), parse_trace_id(UID));
     assert_eq!(review.error.as_ref().map(String::len), Some(MOST_OF_VALUE));
 }
@@ -119,11 +119,11 @@ async fn serve_stub(answers: &[StatusCode]) -> (String, Stub) {
     (url, stub)
 }
 
-async fn until_told(stub: &Stub, requests: usize) -> Vec<Value> {
+async fn until_reported(stub: &Stub, requests: usize) -> Vec<Value> {
     for _ in 0..600 {
-        let told = stub.lock().await.1.clone();
-        if told.len() >= requests {
-            return told;
+        let reported = stub.lock().await.1.clone();
+        if reported.len() >= requests {
+            return reported;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -146,9 +146,9 @@ async fn spans_reach_a_collector_and_a_batch_that_it_is_too_busy_for_is_sent_aga
             drop(tracing::debug_span!("decision", workload_uid = UID));
         }
     });
-    let told = until_told(&stub, 2).await;
-    assert_eq!(told[0], told[1], "the same batch, again");
-    assert_eq!(span_ids(&told[1]), [UID.replace('-', ""), UID.replace('-', ""), UID.replace('-', "")]);
+    let reported = until_reported(&stub, 2).await;
+    assert_eq!(reported[0], reported[1], "the same batch, again");
+    assert_eq!(span_ids(&reported[1]), [UID.replace('-', ""), UID.replace('-', ""), UID.replace('-', "")]);
 }
 
 #[tokio::test]
@@ -181,8 +181,8 @@ async fn an_address_that_is_none_is_refused_at_start() {
 fn a_flag_goes_before_the_variable_for_traces_and_that_before_the_one_for_all_signals_whose_path_is_longer() {
     const TRACES: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
     const ALL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-    let choose = |flag: Option<&str>, told: &[(&str, &str)]| {
-        let read = |name: &str| told.iter().find(|(known, _)| *known == name).map(|(_, url)| (*url).to_owned());
+    let choose = |flag: Option<&str>, reported: &[(&str, &str)]| {
+        let read = |name: &str| reported.iter().find(|(known, _)| *known == name).map(|(_, url)| (*url).to_owned());
         choose_endpoint(flag, read).map(|chosen| (chosen.url, chosen.variable))
     };
     let both = [(TRACES, "http://t:4318/own"), (ALL, "http://a:4318")];

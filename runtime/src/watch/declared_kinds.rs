@@ -29,7 +29,7 @@ const READ_AGAIN: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// What an object tells, or why it can not be read.
-type Told = Result<KindDeclarationSpec, String>;
+type Declaration = Result<KindDeclarationSpec, String>;
 
 /// What does not count of what the host tells, by the names of the objects. Of each it is logged once.
 static FAULTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
@@ -47,7 +47,7 @@ pub fn list_kind_faults() -> BTreeMap<String, String> {
 pub async fn read_declared_kinds(client: &Client) -> Result<(), kube::Error> {
     match list_json(client.clone(), &declaration_resource(), None, None, read_declaration).await {
         Ok(all) => {
-            let all: BTreeMap<String, Told> = all.into_iter().collect();
+            let all: BTreeMap<String, Declaration> = all.into_iter().collect();
             declare_all(&all, |_| false);
         }
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
@@ -82,22 +82,24 @@ fn declaration_resource() -> ApiResource {
     api_resource(&group, &version, &KindDeclaration::kind(&()), &KindDeclaration::plural(&()))
 }
 
-fn read_declaration(object: Value) -> Option<(String, Told)> {
+fn read_declaration(object: Value) -> Option<(String, Declaration)> {
     let name = object.pointer("/metadata/name")?.as_str()?.to_owned();
-    let told = serde_json::from_value::<KindDeclaration>(object);
-    Some((name, told.map(|told| told.spec).map_err(|error| error.to_string())))
+    let declaration = serde_json::from_value::<KindDeclaration>(object);
+    Some((name, declaration.map(|declaration| declaration.spec).map_err(|error| error.to_string())))
 }
 
 /// Which of these objects count, in the order of their names, and why others do not.
-fn choose_declarations(all: &BTreeMap<String, Told>) -> (Vec<(&str, &KindDeclarationSpec)>, BTreeMap<String, String>) {
+fn choose_declarations(
+    all: &BTreeMap<String, Declaration>,
+) -> (Vec<(&str, &KindDeclarationSpec)>, BTreeMap<String, String>) {
     let mut first: BTreeMap<(&str, &str), &str> = BTreeMap::new();
     let (mut chosen, mut faults) = (Vec::new(), BTreeMap::new());
-    for (name, told) in all {
-        match told {
-            Ok(told) => {
-                let known = *first.entry((&told.group, &told.kind)).or_insert(name);
+    for (name, declaration) in all {
+        match declaration {
+            Ok(declaration) => {
+                let known = *first.entry((&declaration.group, &declaration.kind)).or_insert(name);
                 if known == name {
-                    chosen.push((known, told));
+                    chosen.push((known, declaration));
                 } else {
                     faults.insert(name.clone(), format!("{known} tells the same kind, and its name is first"));
                 }
@@ -110,14 +112,14 @@ fn choose_declarations(all: &BTreeMap<String, Told>) -> (Vec<(&str, &KindDeclara
 
 /// Declares those that count and are not `known`.
 fn declare_all(
-    all: &BTreeMap<String, Told>,
+    all: &BTreeMap<String, Declaration>,
     known: impl Fn(&KindDeclarationSpec) -> bool,
 ) -> Vec<(KindDeclarationSpec, WorkloadKind)> {
     let (chosen, mut faults) = choose_declarations(all);
     let mut declared = Vec::new();
-    for (name, told) in chosen.into_iter().filter(|(_, told)| !known(told)) {
-        match declare_kind(told) {
-            Ok(kind) => declared.push((told.clone(), kind)),
+    for (name, declaration) in chosen.into_iter().filter(|(_, declaration)| !known(declaration)) {
+        match declare_kind(declaration) {
+            Ok(kind) => declared.push((declaration.clone(), kind)),
             Err(why) => drop(faults.insert(name.to_owned(), why.to_string())),
         }
     }
@@ -133,7 +135,7 @@ fn declare_all(
 
 /// What follows the objects of a kind, and by which words.
 struct Followed {
-    told: KindDeclarationSpec,
+    declaration: KindDeclarationSpec,
     before: ListedBefore,
     _stop: DropGuard,
 }
@@ -148,30 +150,33 @@ impl<T: Send + 'static> Follower<T> {
     ) -> Vec<WorkloadKind> {
         let mut followed: BTreeMap<(String, String), Followed> = BTreeMap::new();
         let (client, events, all) = (self.client.clone(), self.events.clone(), self.stop.clone());
-        let begin = move |followed: &mut BTreeMap<(String, String), Followed>, told: KindDeclarationSpec, kind| {
-            let key = (told.group.clone(), told.kind.clone());
-            let before = followed.get(&key).map(|known| known.before.clone()).unwrap_or_default();
-            let stop = all.child_token();
-            let follower = Self::new(client.clone(), events.clone(), stop.clone());
-            // What is told anew ends what followed it before.
-            followed.insert(key, Followed { told, before: before.clone(), _stop: stop.drop_guard() });
-            follow(&follower, kind, WatchOptions::default().allow_unlisted_kind(before));
-        };
+        let begin =
+            move |followed: &mut BTreeMap<(String, String), Followed>, declaration: KindDeclarationSpec, kind| {
+                let key = (declaration.group.clone(), declaration.kind.clone());
+                let before = followed.get(&key).map(|known| known.before.clone()).unwrap_or_default();
+                let stop = all.child_token();
+                let follower = Self::new(client.clone(), events.clone(), stop.clone());
+                // What is told anew ends what followed it before.
+                followed.insert(key, Followed { declaration, before: before.clone(), _stop: stop.drop_guard() });
+                follow(&follower, kind, WatchOptions::default().allow_unlisted_kind(before));
+            };
         let mut at_once = Vec::new();
-        for told in list_declarations() {
-            if let Some(kind) = WorkloadKind::from_group_and_kind(&told.group, &told.kind) {
-                begin(&mut followed, told, kind);
+        for declaration in list_declarations() {
+            if let Some(kind) = WorkloadKind::from_group_and_kind(&declaration.group, &declaration.kind) {
+                begin(&mut followed, declaration, kind);
                 at_once.push(kind);
             }
         }
-        let mut objects: BTreeMap<String, Told> = BTreeMap::new();
-        let convert = move |event: Event<(String, Told)>| -> Option<T> {
+        let mut objects: BTreeMap<String, Declaration> = BTreeMap::new();
+        let convert = move |event: Event<(String, Declaration)>| -> Option<T> {
             // What runs of a kind that nobody tells any more is still looked after.
             event.apply_to(&mut objects);
-            let declared = declare_all(&objects, |told| {
-                followed.get(&(told.group.clone(), told.kind.clone())).is_some_and(|known| known.told == *told)
+            let declared = declare_all(&objects, |declaration| {
+                followed
+                    .get(&(declaration.group.clone(), declaration.kind.clone()))
+                    .is_some_and(|known| known.declaration == *declaration)
             });
-            declared.into_iter().for_each(|(told, kind)| begin(&mut followed, told, kind));
+            declared.into_iter().for_each(|(declaration, kind)| begin(&mut followed, declaration, kind));
             None
         };
         let options = WatchOptions::default().allow_unlisted_kind(ListedBefore::default());
@@ -186,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    fn told(name: &str, suspend: &str) -> Option<(String, Told)> {
+    fn declaration(name: &str, suspend: &str) -> Option<(String, Declaration)> {
         let spec = json!({"group": "training.example.com", "version": "v1", "kind": "TwiceRun", "plural": "twiceruns",
             "podSets": [{"path": "spec", "template": "template"}], "suspend": suspend, "status": {},
             "pods": {"jobLabel": "run"}});
@@ -194,11 +199,11 @@ mod tests {
     }
 
     #[test]
-    fn of_two_objects_that_tell_one_kind_the_first_name_counts_and_what_does_not_parse_is_told() {
+    fn of_two_objects_that_tell_one_kind_the_first_name_counts_and_what_does_not_parse_is_reported() {
         let broken = read_declaration(json!({"metadata": {"name": "c"}, "spec": {"podSets": 3}}));
         for order in [["b", "a"], ["a", "b"]] {
-            let read = order.into_iter().filter_map(|name| told(name, &format!("spec.{name}")));
-            let all: BTreeMap<String, Told> = read.chain(broken.clone()).collect();
+            let read = order.into_iter().filter_map(|name| declaration(name, &format!("spec.{name}")));
+            let all: BTreeMap<String, Declaration> = read.chain(broken.clone()).collect();
             let (chosen, faults) = choose_declarations(&all);
             assert_eq!(chosen.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["a"]);
             assert_eq!(chosen[0].1.suspend.as_deref(), Some("spec.a"));

@@ -10,8 +10,8 @@ use super::*;
 #[test]
 fn what_a_watch_failed_at_is_told_in_the_servers_sentence_alone() {
     let status = kube::core::Status::failure("jobs is forbidden", "Forbidden").with_code(403).boxed();
-    let told = describe_watch_error(&watcher::Error::InitialListFailed(kube::Error::Api(status.clone())));
-    assert_eq!(told, "can not list: jobs is forbidden");
+    let reported = describe_watch_error(&watcher::Error::InitialListFailed(kube::Error::Api(status.clone())));
+    assert_eq!(reported, "can not list: jobs is forbidden");
     assert_eq!(describe_watch_error(&watcher::Error::WatchError(status)), "jobs is forbidden");
 }
 

@@ -11,6 +11,7 @@
 
 mod compare;
 mod interpreter;
+mod log;
 mod recorder;
 mod recording;
 mod replay;

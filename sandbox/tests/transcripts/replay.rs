@@ -13,8 +13,9 @@ use tokio::time::{Duration, Instant};
 use crate::{
     compare,
     interpreter::{ADDRESS, Interpreter},
+    log::{kind_of, place_of},
     recording::{Action, Recording, Subject, Written},
-    stage::{START, Stage, kind_of, place_of, quiet},
+    stage::{START, Stage, quiet},
 };
 
 /// The recorded system had settled when nothing had happened for so long.

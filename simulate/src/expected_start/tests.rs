@@ -14,6 +14,7 @@ use caldera_core::{
     queue::{OrderPolicy, QueueSpec, RunningLimits, TenantOrder},
     resources::Resources,
     split::{FederationTopology, Link, LinkTier},
+    time::EpochSeconds,
 };
 
 use super::*;
@@ -60,7 +61,7 @@ fn waiting(name: &str, gang: Gang) -> LiveJob {
 
 /// It began a hundred seconds ago.
 fn running(name: &str, pods: u32, run_for: Option<i64>) -> LiveJob {
-    let (began, created) = (Some(NOW - 100), (NOW - 200).into());
+    let (began, created) = (Some(EpochSeconds::new(NOW - 100)), (NOW - 200).into());
     LiveJob { began, created, placed: true, run_for, ..waiting(name, workers(pods)) }
 }
 
@@ -84,7 +85,7 @@ fn member(name: &str, cores: &[i64]) -> Member {
 }
 
 fn state(members: Vec<Member>, jobs: Vec<LiveJob>) -> State {
-    State { now: NOW, members, queues: vec![QueueSpec::unlimited("q")], jobs, ..State::default() }
+    State { now: EpochSeconds::new(NOW), members, queues: vec![QueueSpec::unlimited("q")], jobs, ..State::default() }
 }
 
 fn starts(state: &State) -> BTreeMap<String, Option<i64>> {
@@ -200,7 +201,7 @@ fn rack(name: &str, node: &str) -> HyperNode {
 }
 
 #[test]
-fn a_start_is_told_with_how_many_give_no_estimate() {
+fn a_start_is_reported_with_how_many_give_no_estimate() {
     let mut member = member("m", &[8]);
     member.pods = [pods_of("said", 2, "m-n0"), pods_of("silent", 2, "m-n0")].concat();
     let jobs = vec![
@@ -456,13 +457,13 @@ fn a_job_that_would_run_into_a_maintenance_window_is_expected_after_it() {
 
 #[test]
 fn a_job_that_says_nothing_starts_before_the_notice_of_a_window_or_after_the_window() {
-    let room_from = |seconds: i64| {
+    let free_from = |seconds: i64| {
         let member = Member { pods: pods_of("runs", 1, "m-n0"), ..with_window(member("m", &[2]), &[]) };
         let jobs = vec![running("runs", 1, Some(100 + seconds)), waiting("waits", workers(1))];
         start(&state(vec![member], jobs), "waits")
     };
-    assert_eq!(room_from(300), Some(NOW + 300));
-    assert_eq!(room_from(500), Some(NOW + 4_000), "the notice begins 400 s from now");
+    assert_eq!(free_from(300), Some(NOW + 300));
+    assert_eq!(free_from(500), Some(NOW + 4_000), "the notice begins 400 s from now");
 }
 
 #[test]

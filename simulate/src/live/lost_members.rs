@@ -47,6 +47,7 @@ mod tests {
     use caldera_core::{
         place::{self, Target},
         queue::QueueSpec,
+        time::EpochSeconds,
     };
 
     use super::*;
@@ -76,8 +77,13 @@ mod tests {
         let mut queue = QueueSpec::unlimited("q");
         queue.capability.set("cpu", cpu(6).get("cpu"));
         let other = QueueSpec::unlimited("other");
-        let mut state =
-            State { now: 1_120, members: vec![lost, there], queues: vec![queue, other], jobs, ..State::default() };
+        let mut state = State {
+            now: EpochSeconds::new(1_120),
+            members: vec![lost, there],
+            queues: vec![queue, other],
+            jobs,
+            ..State::default()
+        };
         state.jobs[2].queue = "other".into();
         let (world, _) = crate::live::world(&state, Millis::from_secs(600)).unwrap();
         let outcome = simulate(&world, PolicyName::Caldera.start(&world).as_mut(), &Options::default());

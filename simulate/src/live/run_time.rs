@@ -56,8 +56,8 @@ pub(crate) enum RunSource {
 pub(crate) type RunSources = HashMap<Arc<str>, RunSource>;
 
 /// What is left of the run of a job of a queue.
-pub(crate) fn expect_run(past: &PastRuns, queue: &QueueName, told: StatedRun, assume: Millis) -> RunTime {
-    let StatedRun { said, limit, ran } = told;
+pub(crate) fn expect_run(past: &PastRuns, queue: &QueueName, reported: StatedRun, assume: Millis) -> RunTime {
+    let StatedRun { said, limit, ran } = reported;
     let left_of = |whole: Millis| {
         let whole = limit.map_or(whole, |limit| whole.min(limit));
         match (ran, whole.since(ran.unwrap_or_default())) {
@@ -119,8 +119,8 @@ mod tests {
         limit: Option<u64>,
         ran: Option<u64>,
     ) -> (u64, Option<u64>, RunSource) {
-        let told = StatedRun { said: said.map(SECOND), limit: limit.map(SECOND), ran: ran.map(SECOND) };
-        let RunTime { run, estimate, source } = expect_run(past, &"q".into(), told, ASSUME);
+        let reported = StatedRun { said: said.map(SECOND), limit: limit.map(SECOND), ran: ran.map(SECOND) };
+        let RunTime { run, estimate, source } = expect_run(past, &"q".into(), reported, ASSUME);
         (run.seconds(), estimate.map(Millis::seconds), source)
     }
 

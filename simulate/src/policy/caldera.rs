@@ -52,7 +52,7 @@ pub struct Caldera {
     /// Places are kept.
     keeps: bool,
     /// The engine knows the fleet, which never changes but for what jobs hold where nothing new starts.
-    told: bool,
+    reported: bool,
     /// Who is evicted for whom; `None` if nobody is.
     preemption: Option<Preemption>,
 }
@@ -88,7 +88,7 @@ impl Caldera {
             counts,
             unplaced: Vec::new(),
             keeps: patience.is_some(),
-            told: false,
+            reported: false,
             preemption: None,
         }
     }
@@ -97,8 +97,8 @@ impl Caldera {
     #[must_use]
     pub fn with_preemption(self, world: &World) -> Self {
         let last = world.jobs.last().map_or(world.start, |job| job.arrival);
-        let span = seconds(last.since(world.start));
-        Self { preemption: Some(Preemption::new(&world.rules.preemption, seconds(world.start), span)), ..self }
+        let span = last.since(world.start).as_epoch().as_seconds();
+        Self { preemption: Some(Preemption::new(&world.rules.preemption, world.start.as_epoch(), span)), ..self }
     }
 
     /// Whether a job in line waits for more than there could ever be.
@@ -171,7 +171,7 @@ impl Caldera {
         let mut charge = Resources::new();
         parts.iter().for_each(|part| charge.add(&part.charge()));
         self.charge_job(site, job, &charge);
-        let end = site.job(job).run_for().map(|run_for| seconds(site.now()).saturating_add(run_for));
+        let end = site.job(job).run_for().map(|run_for| site.now().as_epoch().saturating_add(run_for));
         self.engine.set_expected_end(id(job).as_str(), end);
         site.send(job, parts);
     }
@@ -179,7 +179,7 @@ impl Caldera {
     /// Lets the victims of an attempt that is over be pending again.
     fn close_attempt(&mut self, site: &mut Site<'_>) {
         let Some(preemption) = &mut self.preemption else { return };
-        let back = preemption.close_attempt(&self.engine, seconds(site.now()));
+        let back = preemption.close_attempt(&self.engine, site.now().as_epoch());
         self.engine.set_preemptor(preemption.preemptor().filter(|_| self.keeps));
         for job in back {
             self.enqueue_job(site, job);
@@ -189,7 +189,7 @@ impl Caldera {
     /// Evicts running jobs for a pending one; true if any were.
     fn preempt_running(&mut self, site: &mut Site<'_>) -> bool {
         let Some(preemption) = &mut self.preemption else { return false };
-        let victims = preemption.attempt(site, &self.engine, seconds(site.now()));
+        let victims = preemption.attempt(site, &self.engine, site.now().as_epoch());
         self.engine.set_preemptor(preemption.preemptor().filter(|_| self.keeps));
         if victims.is_empty() {
             return false;
@@ -209,7 +209,7 @@ impl Caldera {
             id: id(job),
             queue: of.queue.clone(),
             priority: of.priority,
-            created: seconds(of.arrival).into(),
+            created: of.arrival.as_epoch().into(),
             deadline: None,
             ask,
         });
@@ -289,7 +289,7 @@ impl Policy for Caldera {
         site.job(job).running.iter().flatten().for_each(|hold| charge.add(&charge_of_hold(site, job, hold)));
         self.charge_job(site, job, &charge);
         // Of a job that runs the estimate is what is left.
-        let end = site.job(job).run_for().map(|left| seconds(site.now()).saturating_add(left));
+        let end = site.job(job).run_for().map(|left| site.now().as_epoch().saturating_add(left));
         self.engine.set_expected_end(id(job).as_str(), end);
     }
 
@@ -299,10 +299,10 @@ impl Policy for Caldera {
     }
 
     fn decide(&mut self, site: &mut Site<'_>) {
-        if !std::mem::replace(&mut self.told, true) || site.members().total_moves() {
+        if !std::mem::replace(&mut self.reported, true) || site.members().total_moves() {
             self.engine.set_fleet(site.members().total());
         }
-        self.engine.set_now(seconds(site.now()));
+        self.engine.set_now(site.now().as_epoch());
         loop {
             self.close_attempt(site);
             if self.release_all(site) > 0 {
@@ -316,7 +316,7 @@ impl Policy for Caldera {
     }
 
     fn due(&self, _: Millis) -> Option<Millis> {
-        let reservation = self.engine.next_due().and_then(|due| u64::try_from(due).ok()).map(Millis::from_secs);
+        let reservation = self.engine.next_due().and_then(Millis::of_epoch);
         let attempt = self.preemption.as_ref().and_then(Preemption::due);
         [reservation, attempt].into_iter().flatten().min()
     }
@@ -351,10 +351,6 @@ impl ClusterCapacity for Clusters<'_, '_> {
 
 fn card_of(ask: &Ask) -> Option<&ResourceName> {
     ask.card.as_ref().map(|choice| &choice.card)
-}
-
-fn seconds(time: Millis) -> i64 {
-    i64::try_from(time.seconds()).unwrap_or(i64::MAX)
 }
 
 fn hash(value: &impl Hash) -> u64 {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{BestEffortFifo, Policy};
 use crate::{
-    site::{Site, Stand},
+    site::{JobState, Site},
     world::World,
 };
 
@@ -47,7 +47,7 @@ impl Policy for Fifo {
                 self.engine.arrived(site, head);
             }
             self.engine.decide(site);
-            if *site.stand(head) == Stand::Waiting && !self.engine.can_never_start(head) {
+            if *site.state(head) == JobState::Waiting && !self.engine.can_never_start(head) {
                 return;
             }
             self.shown = None;

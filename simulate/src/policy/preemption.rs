@@ -16,11 +16,12 @@ use caldera_core::{
         },
     },
     resources::Resources,
+    time::EpochSeconds,
 };
 
 use super::caldera::{id, index};
 use crate::{
-    site::{Site, Stand},
+    site::{JobState, Site},
     time::Millis,
     world::JobTerms,
 };
@@ -39,7 +40,7 @@ pub(super) struct Preemption {
 
 impl Preemption {
     /// By this policy, as after a start at `now`, for jobs that arrive over `span` seconds.
-    pub(super) fn new(policy: &PreemptionPolicy, now: i64, span: i64) -> Self {
+    pub(super) fn new(policy: &PreemptionPolicy, now: EpochSeconds, span: i64) -> Self {
         let normal = Pace::default();
         let retry = normal.retry.max(span / PARTS);
         let pace = Pace { pause: normal.pause.max(retry / normal.retry), retry };
@@ -56,11 +57,11 @@ impl Preemption {
 
     /// When to consider an attempt if nothing happens.
     pub(super) fn due(&self) -> Option<Millis> {
-        self.schedule.due().and_then(|due| u64::try_from(due).ok()).map(Millis::from_secs)
+        self.schedule.due().and_then(Millis::of_epoch)
     }
 
     /// Ends the open attempt if it is over; its victims may be pending again.
-    pub(super) fn close_attempt(&mut self, engine: &Engine, now: i64) -> Vec<usize> {
+    pub(super) fn close_attempt(&mut self, engine: &Engine, now: EpochSeconds) -> Vec<usize> {
         if self.schedule.close_attempt_if_over(|id| engine.is_pending(id.as_str()), now).is_none() {
             return Vec::new();
         }
@@ -74,7 +75,7 @@ impl Preemption {
     }
 
     /// Makes an attempt if there is cause; the victims.
-    pub(super) fn attempt(&mut self, site: &mut Site<'_>, engine: &Engine, now: i64) -> Vec<usize> {
+    pub(super) fn attempt(&mut self, site: &mut Site<'_>, engine: &Engine, now: EpochSeconds) -> Vec<usize> {
         if !self.schedule.begin_round(true, now) {
             return Vec::new();
         }
@@ -113,10 +114,10 @@ impl PreemptionWorld for SimulatedWorld<'_, '_> {
         all.map(|job| pending_preemptor(self.site, self.engine, job)).collect()
     }
 
-    fn list_quota_holders(&self) -> Vec<RunningJob> {
+    fn list_charged_jobs(&self) -> Vec<RunningJob> {
         let Self { site, engine, evictions } = self;
-        let running = |(job, stand): (usize, &Stand)| {
-            let Stand::Running { since, .. } = stand else { return None };
+        let running = |(job, state): (usize, &JobState)| {
+            let JobState::Running { since, .. } = state else { return None };
             let (id, of, terms) = (id(job), site.job(job), terms(site, job));
             Some(RunningJob {
                 charge: engine.charge_of(id.as_str())?,
@@ -127,14 +128,14 @@ impl PreemptionWorld for SimulatedWorld<'_, '_> {
                 priority: of.priority,
                 preemptable: terms.preemptable,
                 ours: true,
-                created: seconds(of.arrival).into(),
-                started: Some(seconds(*since)),
+                created: of.arrival.as_epoch().into(),
+                started: Some(since.as_epoch()),
                 elastic: None,
                 evictions: evictions.get(&job).copied().unwrap_or_default(),
                 progressed: false,
             })
         };
-        site.holders().filter_map(running).collect()
+        site.charged_jobs().filter_map(running).collect()
     }
 
     fn sum_ready_fleet(&mut self) -> Resources {
@@ -165,16 +166,12 @@ fn lowest_preemptable(site: &Site<'_>, policy: &PreemptionPolicy) -> Option<i32>
         return None;
     }
     let may = |job: &usize| terms(site, *job).preemptable.unwrap_or(policy.unset.preempt);
-    site.holders().map(|(job, _)| job).filter(may).map(|job| site.job(job).priority).min()
+    site.charged_jobs().map(|(job, _)| job).filter(may).map(|job| site.job(job).priority).min()
 }
 
 fn pending_preemptor(site: &Site<'_>, engine: &Engine, job: PreemptionCandidate) -> PendingPreemptor {
     let of = site.job(index(&job.id));
     let queue_priority = engine.queue_spec(&job.queue).map_or(0, |queue| queue.priority);
-    let (priority, created) = (of.priority, seconds(of.arrival).into());
+    let (priority, created) = (of.priority, of.arrival.as_epoch().into());
     PendingPreemptor { id: job.id, queue: job.queue, queue_priority, priority, created, asks: job.asks }
-}
-
-fn seconds(time: Millis) -> i64 {
-    i64::try_from(time.seconds()).unwrap_or(i64::MAX)
 }

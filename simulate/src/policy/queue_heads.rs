@@ -58,7 +58,7 @@ struct HeadQueue {
     weight: i128,
     line: BTreeSet<(Reverse<i32>, usize)>,
     /// Those that did not fit since something ended.
-    aside: BTreeSet<(Reverse<i32>, usize)>,
+    inadmissible: BTreeSet<(Reverse<i32>, usize)>,
 }
 
 /// See the module.
@@ -88,8 +88,8 @@ impl QueueHeads {
                 spec.deserved.iter().map(|(name, amount)| (name.clone(), amount)).collect()
             };
             let weight = dominant_part(&nominal, &total).max(1);
-            let (line, aside) = Default::default();
-            (spec.name.clone(), HeadQueue { path: list_path(spec, &world.queues), nominal, weight, line, aside })
+            let (line, inadmissible) = Default::default();
+            (spec.name.clone(), HeadQueue { path: list_path(spec, &world.queues), nominal, weight, line, inadmissible })
         };
         Self { order, queues: world.queues.iter().map(queue).collect(), total, refused: BTreeSet::new() }
     }
@@ -133,13 +133,13 @@ impl QueueHeads {
     }
 
     /// Starts the first job of a queue, or puts it aside.
-    fn start_or_put_aside(&mut self, site: &mut Site<'_>, name: &QueueName, job: usize) {
+    fn start_or_set_inadmissible(&mut self, site: &mut Site<'_>, name: &QueueName, job: usize) {
         let started = self.start(site, name, job);
         if let Some(queue) = self.queues.get_mut(name) {
             let key = (Reverse(site.job(job).priority), job);
             queue.line.remove(&key);
             if !started {
-                queue.aside.insert(key);
+                queue.inadmissible.insert(key);
             }
         }
     }
@@ -207,7 +207,7 @@ impl Policy for QueueHeads {
 
     fn ended(&mut self, _: &mut Site<'_>, _: usize) {
         self.refused.clear();
-        self.queues.values_mut().for_each(|queue| queue.line.append(&mut queue.aside));
+        self.queues.values_mut().for_each(|queue| queue.line.append(&mut queue.inadmissible));
     }
 
     fn decide(&mut self, site: &mut Site<'_>) {
@@ -217,7 +217,7 @@ impl Policy for QueueHeads {
                 return;
             }
             while let Some((name, job)) = self.take_next(site, &mut heads) {
-                self.start_or_put_aside(site, &name, job);
+                self.start_or_set_inadmissible(site, &name, job);
                 // The next job of the queue comes at once.
                 if self.order == HeadOrder::Armada {
                     break;

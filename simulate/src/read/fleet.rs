@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn what_is_wrong_is_reported_with_its_place() {
         let error = |text: &str| fleet(text, 1, 1).unwrap_err().to_string();
         assert_eq!(error("cluster,count,cpu\na,x,4\n"), "line 2: count \"x\": invalid digit found in string");
         assert_eq!(error("cluster,count,cpu\na,1\n"), "line 2: it has 2 fields, and the header has 3");

@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn an_override_that_asks_for_more_is_refused_with_the_amounts() {
-        let told = hold(&job(["1", "7"])).unwrap_err();
-        assert!(told.contains("asks for cpu 29, and queue q is charged 9"), "{told}");
+        let reported = hold(&job(["1", "7"])).unwrap_err();
+        assert!(reported.contains("asks for cpu 29, and queue q is charged 9"), "{reported}");
         let mut gpus = job(["1", "2"]);
         gpus["spec"]["tasks"][1]["template"]["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] =
             "1".into();
@@ -142,11 +142,14 @@ mod tests {
             "charged":{"cpu":"5","pods":"3","x.io/gpu":"4","x.io/gpu:a":"4"}}"#;
         let record = Admission::parse(text).unwrap();
         let hold = |copy: &Value| check_copy_against_record(copy, &record, 3, Some("low"));
-        let told = hold(&copy).unwrap_err();
-        assert!(told.contains("ask for x.io/gpu 4 without naming a card model, and queue q is charged 0 so"), "{told}");
+        let reported = hold(&copy).unwrap_err();
+        assert!(
+            reported.contains("ask for x.io/gpu 4 without naming a card model, and queue q is charged 0 so"),
+            "{reported}"
+        );
         select(&mut copy, json!({"x.io/gpu.product": "b"}));
-        let told = hold(&copy).unwrap_err();
-        assert!(told.contains("asks for x.io/gpu:b 4, and queue q is charged 0"), "{told}");
+        let reported = hold(&copy).unwrap_err();
+        assert!(reported.contains("asks for x.io/gpu:b 4, and queue q is charged 0"), "{reported}");
         select(&mut copy, json!({"x.io/gpu.product": "a", "zone": "z"}));
         assert_eq!(hold(&copy), Ok(()));
     }
@@ -161,8 +164,8 @@ mod tests {
         ] {
             let mut copy = job(["1", "2"]);
             *copy.pointer_mut(pointer).unwrap() = value;
-            let told = hold(&copy).unwrap_err();
-            assert!(told.contains(words), "{told}");
+            let reported = hold(&copy).unwrap_err();
+            assert!(reported.contains(words), "{reported}");
         }
         let mut copy = job(["1", "2"]);
         copy["spec"]["tasks"][1]["template"]["spec"]["priorityClassName"] = "system-node-critical".into();
@@ -184,15 +187,21 @@ mod tests {
         let metadata = json!({"name": "x", "labels": {"volcano.sh/queue-name": "q"}});
         let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}});
         pod["metadata"]["annotations"] = json!({"scheduling.k8s.io/group-name": "evil"});
-        let told = hold(&pod).unwrap_err();
-        assert!(told.contains("annotations[scheduling.k8s.io/group-name]: its pods would have queue"), "{told}");
+        let reported = hold(&pod).unwrap_err();
+        assert!(
+            reported.contains("annotations[scheduling.k8s.io/group-name]: its pods would have queue"),
+            "{reported}"
+        );
         let mut train = json!({
             "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata,
             "spec": {"runPolicy": {"cleanPodPolicy": "All"}, "pytorchReplicaSpecs": {"Worker": {"template": {}}}},
         });
         train["spec"]["runPolicy"]["schedulingPolicy"] = json!({"queue": "theirs"});
-        let told = hold(&train).unwrap_err();
-        assert!(told.contains("spec.runPolicy.schedulingPolicy.queue: its pods would be in another queue"), "{told}");
+        let reported = hold(&train).unwrap_err();
+        assert!(
+            reported.contains("spec.runPolicy.schedulingPolicy.queue: its pods would be in another queue"),
+            "{reported}"
+        );
     }
 
     /// In its own version fewer than were admitted are fewer; in another one the rest may be in fields nobody reads.
@@ -215,8 +224,8 @@ mod tests {
             |version: &str, workers: u32| check_copy_against_record(&cluster(version, workers), &record, 3, Some(""));
         assert_eq!((hold("ray.io/v1", 2), hold("ray.io/v1", 1)), (Ok(()), Ok(())));
         assert_eq!(hold("ray.io/v1alpha1", 2), Ok(()));
-        let told = hold("ray.io/v1alpha1", 1).unwrap_err();
-        assert!(told.contains("fewer pods of task w") && told.contains("ray.io/v1alpha1"), "{told}");
+        let reported = hold("ray.io/v1alpha1", 1).unwrap_err();
+        assert!(reported.contains("fewer pods of task w") && reported.contains("ray.io/v1alpha1"), "{reported}");
         assert!(hold("ray.io/v1alpha1", 3).unwrap_err().contains("3 pods of task w"));
     }
 

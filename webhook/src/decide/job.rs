@@ -219,8 +219,8 @@ pub(super) mod tests {
             let of_annotations = warnings.into_iter().filter(|text| text.contains("annotation"));
             of_annotations.collect::<Vec<_>>()
         };
-        let told = warnings(create(estimated("90")));
-        assert!(told.len() == 1 && told[0].contains("\"90\"") && told[0].contains("45m"), "{told:?}");
+        let reported = warnings(create(estimated("90")));
+        assert!(reported.len() == 1 && reported[0].contains("\"90\"") && reported[0].contains("45m"), "{reported:?}");
         assert!(warnings(create(estimated("90m"))).is_empty());
         let update = |old: &str, new: &str| ReviewRequest {
             operation: "UPDATE".into(),

@@ -44,8 +44,8 @@ pub fn fill_defaults_of_job(request: ReviewRequest<'_, Value>, queue: Option<Str
     }
     let filled = fill_defaults_with_queue(&mut job, if is_create { queue } else { its_own });
     let one_by_one = filled.len() <= MOST_OPERATIONS;
-    let told = filled.into_iter().filter(|filled| one_by_one || !is_in_tasks(filled));
-    let mut patch = build_defaults_patch(&mut job, old.as_ref(), told, seed);
+    let reported = filled.into_iter().filter(|filled| one_by_one || !is_in_tasks(filled));
+    let mut patch = build_defaults_patch(&mut job, old.as_ref(), reported, seed);
     if let (false, Some(tasks)) = (one_by_one, job.pointer_mut("/spec/tasks")) {
         patch.push(set_field(&["spec", "tasks"], tasks.take()));
     }
@@ -78,8 +78,8 @@ pub fn fill_defaults_of_long_job(
     }
     defaults.fill_job(&mut job);
     let one_by_one = defaults.filled.len() <= MOST_OPERATIONS;
-    let told = defaults.filled.into_iter().filter(|filled| one_by_one || !is_in_tasks(filled));
-    let mut patch = build_defaults_patch(&mut job, None, told, seed);
+    let reported = defaults.filled.into_iter().filter(|filled| one_by_one || !is_in_tasks(filled));
+    let mut patch = build_defaults_patch(&mut job, None, reported, seed);
     patch.extend(more);
     if one_by_one {
         return Verdict::allow_with(patch);

@@ -155,17 +155,17 @@ mod tests {
     fn a_job_of_a_priority_class_that_a_queue_above_does_not_take_is_refused_with_those_that_it_takes() {
         assert_eq!(say(&create(job())), None);
         assert_eq!(say(&create(with_classes("urgent", "batch"))), None);
-        let told = format!("spec.priorityClassName: {REFUSED}");
-        assert_eq!(say(&create(with_classes("critical", ""))), Some(told));
-        let told = format!("spec.tasks[0].template.spec.priorityClassName: {REFUSED}");
-        assert_eq!(say(&create(with_classes("", "critical"))), Some(told));
+        let reported = format!("spec.priorityClassName: {REFUSED}");
+        assert_eq!(say(&create(with_classes("critical", ""))), Some(reported));
+        let reported = format!("spec.tasks[0].template.spec.priorityClassName: {REFUSED}");
+        assert_eq!(say(&create(with_classes("", "critical"))), Some(reported));
     }
 
     #[test]
     fn a_job_that_changes_to_a_class_that_its_queue_does_not_take_is_refused_and_one_that_has_it_is_not() {
         for old in [job(), with_classes("batch", "batch")] {
             for new in [with_classes("critical", "batch"), with_classes("batch", "critical")] {
-                assert!(say(&update(&old, &new)).is_some_and(|told| told.ends_with(REFUSED)));
+                assert!(say(&update(&old, &new)).is_some_and(|reported| reported.ends_with(REFUSED)));
             }
         }
         // It was there before the queue said so.
@@ -190,10 +190,10 @@ mod tests {
             Some(Verdict::Deny(denial)) => Some((denial.code, denial.message)),
             _ => None,
         };
-        let told = "spec.priorityClassName: a name of 500000 characters, and 253 are the most".to_owned();
-        assert_eq!(refuse(&create(with_classes(&long, ""))), Some((422, told.clone())));
-        assert_eq!(refuse(&update(&job(), &with_classes(&long, ""))), Some((422, told)));
-        assert!(refuse(&create(with_classes("", &long))).is_some_and(|(_, told)| told.len() < 200));
+        let reported = "spec.priorityClassName: a name of 500000 characters, and 253 are the most".to_owned();
+        assert_eq!(refuse(&create(with_classes(&long, ""))), Some((422, reported.clone())));
+        assert_eq!(refuse(&update(&job(), &with_classes(&long, ""))), Some((422, reported)));
+        assert!(refuse(&create(with_classes("", &long))).is_some_and(|(_, reported)| reported.len() < 200));
         assert_eq!(refuse(&create(with_classes(&"c".repeat(253), ""))), None);
         let old = with_classes(&long, "");
         assert_eq!(refuse(&update(&old, &old)), None);
@@ -210,8 +210,8 @@ mod tests {
         let (batch, critical) = (with_classes("batch", ""), with_classes("critical", ""));
         assert_eq!(check(&with_classes("urgent", "urgent"), Some(&batch), 1), Ok(()));
         for new in [&critical, &with_classes("batch", "critical")] {
-            let told = check(new, Some(&batch), 1).unwrap_err();
-            assert_eq!(told, format!("{REFUSED}, and it was not admitted with that class"));
+            let reported = check(new, Some(&batch), 1).unwrap_err();
+            assert_eq!(reported, format!("{REFUSED}, and it was not admitted with that class"));
             assert_eq!(check(new, Some(new), 1), Ok(()), "the queue said so since");
         }
         assert_eq!(check(&batch, Some(&critical), 100), Ok(()));

@@ -158,30 +158,30 @@ mod tests {
         assert_eq!(of_cache(&cache), Verdict::Read(Lookup::Queues), "nothing is listed yet");
         cache.listed.insert("Queue");
         assert_eq!(of_cache(&cache), Verdict::Read(Lookup::Queues), "its parent may just have been made");
-        let told = |live: LiveRead| validate_queue(&create, Snapshot::of_read(&cache, Some(&live)));
+        let reported = |live: LiveRead| validate_queue(&create, Snapshot::of_read(&cache, Some(&live)));
         let parent = json!({"metadata": {"name": "p"}, "spec": {"parent": "root", "weight": 1}});
-        assert_eq!(told(LiveRead::Queues(vec![parent.clone()])), Verdict::UNCHANGED);
-        assert!(matches!(told(LiveRead::Queues(Vec::new())), Verdict::Deny(_)));
-        assert!(matches!(told(LiveRead::Failed("timeout".into())), Verdict::Undecided(_)));
+        assert_eq!(reported(LiveRead::Queues(vec![parent.clone()])), Verdict::UNCHANGED);
+        assert!(matches!(reported(LiveRead::Queues(Vec::new())), Verdict::Deny(_)));
+        assert!(matches!(reported(LiveRead::Failed("timeout".into())), Verdict::Undecided(_)));
         cache.queues.insert("p".to_owned(), parent);
         assert_eq!(of_cache(&cache), Verdict::UNCHANGED, "what is known is asked of nobody");
     }
 
     #[test]
-    fn an_annotation_of_ours_that_means_nothing_on_a_queue_is_told_and_one_that_bounds_nothing_is_refused() {
-        let told = |name: &str, value: &str| {
+    fn an_annotation_of_ours_that_means_nothing_on_a_queue_is_reported_and_one_that_bounds_nothing_is_refused() {
+        let reported = |name: &str, value: &str| {
             let annotations = json!({name: value, "example.org/x": "y"});
             let queue = json!({"metadata": {"name": "q", "annotations": annotations}, "spec": {"weight": 1}});
             judge_queue(&request("CREATE", queue), &Cache::default())
         };
         let warned = |warnings: Vec<String>| Verdict::Allow { patch: Vec::new(), warnings };
         let misspelt = "annotation caldera.dev/max-running-job is not known on queues: it is not looked at";
-        assert_eq!(told("caldera.dev/max-running-job", "1"), warned(vec![misspelt.to_owned()]));
-        assert_eq!(told("caldera.dev/max-running-jobs", "1"), Verdict::UNCHANGED);
+        assert_eq!(reported("caldera.dev/max-running-job", "1"), warned(vec![misspelt.to_owned()]));
+        assert_eq!(reported("caldera.dev/max-running-jobs", "1"), Verdict::UNCHANGED);
         for stamp in caldera_crds::action::ACTION_STAMPS {
-            assert_eq!(told(stamp, "ada"), Verdict::UNCHANGED, "the webhook itself wrote {stamp}");
+            assert_eq!(reported(stamp, "ada"), Verdict::UNCHANGED, "the webhook itself wrote {stamp}");
         }
-        let Verdict::Deny(denial) = told("caldera.dev/max-job", "cpus=4") else { panic!() };
+        let Verdict::Deny(denial) = reported("caldera.dev/max-job", "cpus=4") else { panic!() };
         assert!(denial.message.contains("\"cpus\" is no resource that a pod can ask for"), "{}", denial.message);
     }
 

@@ -196,14 +196,17 @@ mod tests {
         let gpu = || json!({"nvidia.com/gpu": "1"});
         assert_eq!(submit(json!(null), json!(null)), None);
         assert_eq!(submit(gpu(), json!({"nvidia.com/gpu.product": "A100"})), None);
-        let told = submit(gpu(), json!({"zone": "a"})).unwrap();
-        assert!(told.starts_with("spec.tasks: queue top, above queue leaf, has its quota of nvidia.com/gpu"), "{told}");
-        let told = submit(gpu(), json!({"nvidia.com/gpu.product": "V100"})).unwrap();
-        assert!(told.contains("has no quota of the V100 that task t names"), "{told}");
+        let reported = submit(gpu(), json!({"zone": "a"})).unwrap();
+        assert!(
+            reported.starts_with("spec.tasks: queue top, above queue leaf, has its quota of nvidia.com/gpu"),
+            "{reported}"
+        );
+        let reported = submit(gpu(), json!({"nvidia.com/gpu.product": "V100"})).unwrap();
+        assert!(reported.contains("has no quota of the V100 that task t names"), "{reported}");
     }
 
     #[test]
-    fn a_job_that_says_it_is_not_preemptable_is_told_where_that_counts_for_nothing() {
+    fn a_job_that_says_it_is_not_preemptable_is_reported_where_that_counts_for_nothing() {
         let said =
             |value: &str| warn_of_eviction(&job("1"), &cache(&json!({"caldera.dev/all-jobs-preemptable": value})));
         assert_eq!(said("false"), None);

@@ -285,8 +285,8 @@ mod tests {
             |names: &[&str]| -> Value { names.iter().map(|name| json!({"name": name, "replicas": 5})).collect() };
         let plan = place(&targets(&["m1", "m2"]), Some(&record), Some(EPOCH)).unwrap().unwrap();
         assert!(plan.clusters.values().all(|share| share.replicas() == 5 && share.min_available == 5));
-        let told = place(&targets(&["m1", "m2", "m3"]), Some(&record), Some(EPOCH)).unwrap_err();
-        assert!(told.contains("3 clusters, and 2 copies"), "{told}");
+        let reported = place(&targets(&["m1", "m2", "m3"]), Some(&record), Some(EPOCH)).unwrap_err();
+        assert!(reported.contains("3 clusters, and 2 copies"), "{reported}");
     }
 
     #[test]
@@ -295,8 +295,8 @@ mod tests {
         ranks["spec"]["plugins"] = json!({"pytorch": ["--master=ps", "--worker=worker"]});
         let clusters = json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 3}]);
         let old = binding(&json!([]), Some(RECORD));
-        let told = review(&old, &binding(&clusters, Some(RECORD)), Some(&facts(&ranks, Some(EPOCH)))).unwrap_err();
-        assert!(told.contains("must be in one"), "{told}");
+        let reported = review(&old, &binding(&clusters, Some(RECORD)), Some(&facts(&ranks, Some(EPOCH)))).unwrap_err();
+        assert!(reported.contains("must be in one"), "{reported}");
     }
 
     #[test]
@@ -323,16 +323,16 @@ mod tests {
             assert_eq!(review(&old, &new, Some(&facts(&job(), None))), Ok(None), "{left}");
         }
         let more = binding(&json!([{"name": "m1", "replicas": 3}]), Some(RECORD));
-        let told = review(&old, &more, Some(&facts(&job(), Some(EPOCH)))).unwrap_err();
-        assert!(told.contains("given 3 pods, and the job has 5"), "no part of a gang is placed: {told}");
+        let reported = review(&old, &more, Some(&facts(&job(), Some(EPOCH)))).unwrap_err();
+        assert!(reported.contains("given 3 pods, and the job has 5"), "no part of a gang is placed: {reported}");
     }
 
     #[test]
     fn zero_pods_are_a_whole_copy_and_more_than_there_was() {
         let old = binding(&json!([{"name": "m1", "replicas": 2}]), Some(RECORD));
         let new = binding(&json!([{"name": "m1", "replicas": 0}]), Some(RECORD));
-        let told = review(&old, &new, Some(&facts(&job(), Some("4.other")))).unwrap_err();
-        assert!(told.contains("decides first"), "{told}");
+        let reported = review(&old, &new, Some(&facts(&job(), Some("4.other")))).unwrap_err();
+        assert!(reported.contains("decides first"), "{reported}");
     }
 
     #[test]
@@ -346,9 +346,9 @@ mod tests {
         };
         assert!(place(&old, "m1").unwrap().is_some());
         for cluster in ["m2", "m3"] {
-            let told = place(&old, cluster).unwrap_err();
+            let reported = place(&old, cluster).unwrap_err();
             let words = "its user lets it go only to m1, m2; its user keeps it out of m2";
-            assert!(told.contains(&format!("given pods in {cluster}, and {words}")), "{told}");
+            assert!(reported.contains(&format!("given pods in {cluster}, and {words}")), "{reported}");
         }
         let there = |pods: u32| json!({"name": "m3", "replicas": pods});
         let old = binding(&json!([there(3)]), Some(RECORD));

@@ -53,7 +53,7 @@ pub(super) fn find_unbound_copy(manifests: &[Value]) -> Option<String> {
 }
 
 fn explain_unadmitted_workload(copy: &Value, (namespace, name): &BindingKey) -> Option<String> {
-    let queue = tell_queue(&find_sent_queue(copy)?);
+    let queue = report_queue(&find_sent_queue(copy)?);
     Some(format!(
         "its pods would be in queue {queue} of the member, and no queue was charged for them, for it named none when it \
          was placed, or nobody asked Caldera then: leave the queue's name out, in override policies too, or delete \
@@ -63,7 +63,7 @@ fn explain_unadmitted_workload(copy: &Value, (namespace, name): &BindingKey) -> 
 }
 
 fn explain_foreign_queue(copy: &Value) -> Option<String> {
-    let queue = tell_queue(&find_sent_queue(copy)?);
+    let queue = report_queue(&find_sent_queue(copy)?);
     let (kind, namespace) = (read_text_at(copy, "/kind"), read_text_at(copy, "/metadata/namespace"));
     let name = name_of(copy);
     Some(format!(
@@ -72,6 +72,6 @@ fn explain_foreign_queue(copy: &Value) -> Option<String> {
     ))
 }
 
-fn tell_queue(queue: &QueueName) -> String {
+fn report_queue(queue: &QueueName) -> String {
     shorten_text(queue.as_str())
 }

@@ -23,11 +23,11 @@ pub(super) fn list_unread_wishes(workload: &Value) -> Vec<String> {
 /// The warnings of a workload that is no Volcano Job; none of anything else.
 #[must_use]
 pub fn warn_of_workload(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Vec<String> {
-    let is_told = |object: &&Value| {
+    let is_reported = |object: &&Value| {
         let is_made = read_list_at(object, "/metadata/ownerReferences").iter().any(|owner| owner["controller"] == true);
         request.is_create() && !is_made && WorkloadKind::of_object(object).is_some() && names_queue(object)
     };
-    let Some(workload) = request.object.as_ref().filter(is_told) else { return Vec::new() };
+    let Some(workload) = request.object.as_ref().filter(is_reported) else { return Vec::new() };
     let mut warnings = list_unread_wishes(workload);
     warnings.extend(warn_of_no_policy(workload, request.namespace.as_deref().unwrap_or_default(), cache));
     warnings
@@ -58,9 +58,12 @@ mod tests {
         cache.listed = ["PropagationPolicy", "ClusterPropagationPolicy"].into();
         let mut object = deployment(Some("q"));
         object["metadata"]["annotations"] = json!({"caldera.dev/hold": "yes"});
-        let told = warn_of_workload(&create(object.clone()), &cache);
+        let reported = warn_of_workload(&create(object.clone()), &cache);
         let words = ["annotation caldera.dev/hold: \"yes\"", "topology spread over zone", "selects it yet"];
-        assert!(told.len() == 3 && words.iter().zip(&told).all(|(word, text)| text.contains(word)), "{told:?}");
+        assert!(
+            reported.len() == 3 && words.iter().zip(&reported).all(|(word, text)| text.contains(word)),
+            "{reported:?}"
+        );
         let selector = json!({"apiVersion": "apps/v1", "kind": "Deployment"});
         let policy = PolicySelection::of_policy(&json!({"spec": {"resourceSelectors": [selector]}}));
         cache.put_policy(("ns".to_owned(), "p".to_owned()), &policy);

@@ -138,8 +138,8 @@ mod tests {
         let request = json!({"uid": "u", "namespace": "ns", "name": "j-job", "object": {
             "metadata": {"name": "j-job"}, "spec": {"resource": {"kind": "Job", "name": "j", "uid": "of-the-job"}},
         }});
-        let told = read_traced_binding(json!({"request": request}).to_string().as_bytes());
-        assert_eq!(told, Some(("ns/j-job".to_owned(), "of-the-job".to_owned())));
+        let reported = read_traced_binding(json!({"request": request}).to_string().as_bytes());
+        assert_eq!(reported, Some(("ns/j-job".to_owned(), "of-the-job".to_owned())));
         assert_eq!(read_traced_binding(b"{}"), None);
     }
 }

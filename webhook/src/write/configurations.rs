@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_and_a_bundle_are_told() {
+    fn a_service_and_a_bundle_are_reported() {
         let service = Endpoint::Service { namespace: "ns".into(), name: "s".into(), port: 443 };
         let all = build_configurations(&service, "PEM");
         assert_eq!(all[2]["webhooks"][0]["clientConfig"]["service"]["path"], "/interpreter");

@@ -94,12 +94,12 @@ pub(super) fn check_components(facts: &Facts) -> Vec<Finding> {
 /// Whether somebody looks after those that wait.
 fn check_forgotten_jobs(facts: &Facts) -> Option<Finding> {
     let (Ok(bindings), Ok(groups)) = (&facts.bindings, &facts.pod_groups) else { return None };
-    let told: BTreeSet<_> = groups.iter().map(|group| &group.workload).collect();
+    let reported: BTreeSet<_> = groups.iter().map(|group| &group.workload).collect();
     let is_forgotten = |binding: &&CheckedBinding| {
         binding.gate.as_deref() == Some("closed")
             && age(facts.now, binding.created) > facts.grace
             && !binding.deleting
-            && !told.contains(&binding.workload)
+            && !reported.contains(&binding.workload)
     };
     let forgotten: Vec<&str> = bindings.iter().filter(is_forgotten).map(|binding| binding.key.as_str()).collect();
     (!forgotten.is_empty()).then(|| {

@@ -22,9 +22,10 @@ pub(super) fn check_credentials(facts: &Facts) -> Vec<Finding> {
         let component = lease.name.trim_start_matches("caldera-");
         let whose = format!("credentials of the {component}, as Lease {}/{} tells,", lease.namespace, lease.name);
         // Who renews its Lease after that has others, and does not tell of them: an older version.
-        let told = lease.credentials.filter(|lifetime| lease.renewed.is_none_or(|renewed| renewed <= lifetime.ends));
-        let told = told.and_then(|lifetime| tell_end(facts, &whose, lifetime));
-        findings.extend(told.map(|told| told.fixed_by(name_fix(&lease.name))));
+        let reported =
+            lease.credentials.filter(|lifetime| lease.renewed.is_none_or(|renewed| renewed <= lifetime.ends));
+        let reported = reported.and_then(|lifetime| report_end(facts, &whose, lifetime));
+        findings.extend(reported.map(|reported| reported.fixed_by(name_fix(&lease.name))));
     }
     for kubeconfig in &facts.kubeconfigs {
         findings.extend(check_kubeconfig(facts, kubeconfig));
@@ -36,21 +37,21 @@ fn check_kubeconfig(facts: &Facts, KubeconfigFacts { file, credentials }: &Kubec
     match (file, credentials) {
         (Some(file), Ok(Some(lifetime))) => {
             let account = file.rsplit('/').next().unwrap_or_default().trim_end_matches(".kubeconfig");
-            let told = tell_end(facts, &format!("credentials in {file}"), *lifetime)?;
+            let reported = report_end(facts, &format!("credentials in {file}"), *lifetime)?;
             // A person's own may lie there too.
             let is_ours = account.starts_with("caldera-");
-            Some(if is_ours { told.fixed_by(name_fix(account)) } else { CHECK.note(told.what) })
+            Some(if is_ours { reported.fixed_by(name_fix(account)) } else { CHECK.note(reported.what) })
         }
         // Of who looks nothing else depends.
         (None, Ok(Some(lifetime))) => {
-            tell_end(facts, "your own credentials", *lifetime).map(|told| CHECK.note(told.what))
+            report_end(facts, "your own credentials", *lifetime).map(|reported| CHECK.note(reported.what))
         }
         (Some(file), Err(why)) => Some(CHECK.hidden(&format!("when the credentials in {file} end"), why)),
         (_, Ok(None)) | (None, Err(_)) => None,
     }
 }
 
-fn tell_end(facts: &Facts, whose: &str, lifetime: Lifetime) -> Option<Finding> {
+fn report_end(facts: &Facts, whose: &str, lifetime: Lifetime) -> Option<Finding> {
     if !lifetime.is_ending(MANY_DAYS * 86_400, facts.now) {
         return None;
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use caldera_crds::manifests::{build_federation_crds, build_karmada_crds, build_volcano_crds};
 use serde_json::Value;
 
-use super::{UPGRADE, kinds::is_of_told_kind, take_visible};
+use super::{UPGRADE, kinds::is_of_declared_kind, take_visible};
 use crate::{
     doctor::{
         facts::{Facts, Right},
@@ -114,16 +114,16 @@ pub(super) fn check_rights(facts: &Facts) -> Vec<Finding> {
     let mut denied: BTreeMap<(&str, bool), Vec<&Right>> = BTreeMap::new();
     for right in take_visible(&facts.rights, Check::Rights, "what the components may do", &mut findings) {
         if !right.allowed {
-            denied.entry((right.component.as_str(), is_of_told_kind(facts, right))).or_default().push(right);
+            denied.entry((right.component.as_str(), is_of_declared_kind(facts, right))).or_default().push(right);
         }
     }
     // What is printed knows no kind that is told by data, and would take the rights to it away.
     let apply = "caldera manifests --only rbac | kubectl apply --server-side -f -";
     let fix = if facts.declared_kinds.is_empty() { apply } else { UPGRADE };
-    for ((component, is_told), rights) in denied {
+    for ((component, is_reported), rights) in denied {
         let shown: Vec<String> = rights.iter().map(|right| describe_right(right)).collect();
         let shown = join_first_names(shown.iter().map(String::as_str));
-        let why = if is_told { ", which a WorkloadKind tells: such jobs wait" } else { "" };
+        let why = if is_reported { ", which a WorkloadKind tells: such jobs wait" } else { "" };
         let what = format!("the account of the {component} may not {shown}{why}");
         findings.push(Check::Rights.error(what).fixed_by(fix));
     }

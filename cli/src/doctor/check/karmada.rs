@@ -14,7 +14,7 @@ pub(super) fn check_karmada_account(facts: &Facts) -> Vec<Finding> {
     };
     // Whom nobody named may be somebody else: then it is no fault.
     let is_assumed = access.account == KarmadaAccount::default();
-    let tell = |what: String| match is_assumed {
+    let report = |what: String| match is_assumed {
         true => CHECK.warning(format!("{what}. If it has another account, name it by --karmada-user")),
         false => CHECK.error(what),
     };
@@ -24,7 +24,7 @@ pub(super) fn check_karmada_account(facts: &Facts) -> Vec<Finding> {
         let (verb, resource) = first.split_once(' ').unwrap_or((first, ""));
         let denied = join_first_names(access.denied.iter().map(String::as_str));
         findings.push(
-            tell(format!("karmada-controller-manager, as {user}, may not {denied}: no job gets to a member"))
+            report(format!("karmada-controller-manager, as {user}, may not {denied}: no job gets to a member"))
                 .fixed_by(format!("kubectl auth can-i {verb} {resource} --as {user}")),
         );
     }
@@ -37,7 +37,7 @@ pub(super) fn check_karmada_account(facts: &Facts) -> Vec<Finding> {
             "add user:{user} to --trusted-writer of the webhook, and apply what `caldera manifests --only webhooks` \
              prints with the same"
         );
-        findings.push(tell(what).fixed_by(fix));
+        findings.push(report(what).fixed_by(fix));
     }
     findings
 }

@@ -20,11 +20,11 @@ use crate::{
 
 /// Jobs of a kind that does not count are queued by nobody.
 pub(super) fn check_declared_kinds(facts: &Facts) -> Vec<Finding> {
-    let tell = |(name, why): (&String, &String)| {
+    let report = |(name, why): (&String, &String)| {
         let finding = Check::Definitions.error(format!("WorkloadKind {name} does not count: {why}"));
         finding.fixed_by(format!("kubectl edit workloadkind {name}"))
     };
-    facts.kind_faults.iter().map(tell).collect()
+    facts.kind_faults.iter().map(report).collect()
 }
 
 /// What was made before a kind was told, one finding for each kind.
@@ -43,7 +43,7 @@ pub(super) fn check_registrations(facts: &Facts) -> Vec<Finding> {
         };
         of_kind.iter().flatten().find(|one| name_of(one) == name_of(printed))
     };
-    let tell = |kind: &DeclaredKind| {
+    let report = |kind: &DeclaredKind| {
         let lacking = printed.iter().filter(|one| find(one).is_some_and(|found| is_unknown(kind, one, found)));
         let lacking: Vec<String> =
             lacking.map(|one| format!("{} {}", read_text_at(one, "/kind"), name_of(one))).collect();
@@ -54,7 +54,7 @@ pub(super) fn check_registrations(facts: &Facts) -> Vec<Finding> {
         );
         (!lacking.is_empty()).then(|| CHECK_WEBHOOKS.warning(what).fixed_by(UPGRADE))
     };
-    facts.declared_kinds.iter().filter_map(tell).collect()
+    facts.declared_kinds.iter().filter_map(report).collect()
 }
 
 /// Whether an object that was found was made before some kind was told.
@@ -71,7 +71,7 @@ fn is_unknown(kind: &DeclaredKind, wanted: &Value, found: &Value) -> bool {
 }
 
 /// Whether a right is about the objects of such a kind.
-pub(super) fn is_of_told_kind(facts: &Facts, right: &Right) -> bool {
+pub(super) fn is_of_declared_kind(facts: &Facts, right: &Right) -> bool {
     facts.declared_kinds.iter().any(|kind| (&kind.group, &kind.plural) == (&right.group, &right.resource))
 }
 

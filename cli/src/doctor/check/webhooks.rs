@@ -178,8 +178,8 @@ fn check_bundles(facts: &Facts, wanted: &[Value; 3]) -> Vec<Finding> {
         let roots = caldera_runtime::tls::parse_roots(&pem).ok()?;
         (!roots.is_empty()).then_some(pem)
     };
-    let mut told = BTreeSet::new();
-    for (config, bundle) in bundles.iter().filter(|(_, bundle)| !bundle.is_empty() && told.insert(*bundle)) {
+    let mut reported = BTreeSet::new();
+    for (config, bundle) in bundles.iter().filter(|(_, bundle)| !bundle.is_empty() && reported.insert(*bundle)) {
         match read(bundle) {
             None => findings
                 .push(CHECK.error(format!("the CA bundle of {config} has no certificate in PEM")).fixed_by(APPLY)),

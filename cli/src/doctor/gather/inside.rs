@@ -67,8 +67,8 @@ fn read_image_tag(pod: &Value) -> Option<String> {
 
 async fn read_inside(host: &Client, cluster: &Cluster, ahead: i64) -> Visible<MemberInside> {
     let client = members::connect_or_use_given(host, cluster, None, "doctor", &WriteCounts::default()).await?;
-    let told = read_server_clock(&client).await;
-    let clock = told.map(|told| told.as_second() - (Timestamp::now().as_second() - ahead));
+    let reported = read_server_clock(&client).await;
+    let clock = reported.map(|reported| reported.as_second() - (Timestamp::now().as_second() - ahead));
     let mut kinds = BTreeSet::new();
     for group in GROUPS {
         let Ok(request) = http::Request::get(format!("/apis/{group}")).body(Vec::new()) else { continue };

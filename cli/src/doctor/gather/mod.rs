@@ -69,9 +69,9 @@ pub struct GatherOptions {
 /// If the API server does not answer.
 pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Result<Facts> {
     let server = client.apiserver_version().await.context("failed to ask for the API server's version")?;
-    let told = read_server_clock(client).await;
+    let reported = read_server_clock(client).await;
     let ours = Timestamp::now();
-    let now = told.unwrap_or(ours);
+    let now = reported.unwrap_or(ours);
     let list = |resource: ApiResource| async move { list_objects(client, &resource, None, None).await };
     let definitions =
         api_resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
@@ -101,7 +101,7 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
         read_settings_of_namespaces(client, &places.lease_namespaces)
     )?;
     let interpreter_failures = read_interpreter_failures(client).await?;
-    let ahead = told.map(|told| ours.as_second() - told.as_second());
+    let ahead = reported.map(|reported| ours.as_second() - reported.as_second());
     let clusters: Visible<Vec<Cluster>> =
         clusters.map(|all| all.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect());
     let versions = Versions {
@@ -170,12 +170,13 @@ fn creation_time(object: &Value) -> Option<Timestamp> {
 
 /// Those that this process was told when it connected.
 fn list_declared_kinds() -> Vec<DeclaredKind> {
-    let told = WorkloadKind::list_all().filter(|kind| matches!(kind, WorkloadKind::Declared(_)));
-    told.map(|kind| {
-        let ApiResource { group, kind, plural, .. } = kind.api_resource();
-        DeclaredKind { group, kind, plural }
-    })
-    .collect()
+    let reported = WorkloadKind::list_all().filter(|kind| matches!(kind, WorkloadKind::Declared(_)));
+    reported
+        .map(|kind| {
+            let ApiResource { group, kind, plural, .. } = kind.api_resource();
+            DeclaredKind { group, kind, plural }
+        })
+        .collect()
 }
 
 async fn list_workloads(client: &Client) -> anyhow::Result<Visible<BTreeSet<WorkloadRef>>> {

@@ -18,6 +18,7 @@ use caldera_core::{
     gang::{ClusterName, QueueName},
     past_runs::PastRuns,
     resources::Resources,
+    time::EpochSeconds,
 };
 use caldera_runtime::write::Write;
 use jiff::Timestamp;
@@ -64,7 +65,7 @@ struct LastRun {
 #[derive(Debug, Default)]
 struct RunFacts {
     /// When it began, in seconds since 1970, if it did.
-    began: Option<i64>,
+    began: Option<EpochSeconds>,
     /// Seconds that it says it runs.
     said: Option<u64>,
     /// Who submitted it, where that is known.
@@ -107,7 +108,7 @@ impl EndedJobs {
             return;
         }
         let progress = &workload.progress;
-        let said = progress.ended_at.and_then(|at| Timestamp::from_second(at).ok());
+        let said = progress.ended_at.and_then(EpochSeconds::to_timestamp);
         self.taken.insert(binding.key.clone(), Arc::clone(&workload.uid));
         let Some(at) = said.map(|at| at.min(now)).or((!is_old).then_some(now)) else { return };
         let run = match (&binding.admission, last) {
@@ -230,8 +231,8 @@ fn build_ended_job(
         clusters: clusters.iter().map(ToString::to_string).collect(),
         charged,
         running_estimate: run.said,
-        submitted: Timestamp::from_second(binding.created).unwrap_or(ended),
-        started: run.began.and_then(|at| Timestamp::from_second(at).ok()),
+        submitted: binding.created.to_timestamp().unwrap_or(ended),
+        started: run.began.and_then(EpochSeconds::to_timestamp),
         stopped: None,
         ended,
     }

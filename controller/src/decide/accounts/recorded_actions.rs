@@ -103,12 +103,12 @@ impl RecordedActions {
     }
 
     fn observe_each<T>(&mut self, event: &Event<T>, now: Timestamp, read: impl Fn(&T) -> Option<RecordedAction>) {
-        let told = match event {
+        let reported = match event {
             Event::Reset(all) => all.as_slice(),
             Event::Applied(one) => std::slice::from_ref(one),
             Event::Deleted(_) => &[],
         };
-        told.iter().filter_map(read).for_each(|action| self.record(action, now));
+        reported.iter().filter_map(read).for_each(|action| self.record(action, now));
     }
 
     fn record(&mut self, action: RecordedAction, now: Timestamp) {

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, mem, sync::Arc};
 
-use caldera_core::{gang::QueueName, quantity::Quantity, resources::Resources};
+use caldera_core::{gang::QueueName, quantity::Quantity, resources::Resources, time::EpochSeconds};
 use caldera_runtime::write::Write;
 use jiff::{SignedDuration, Timestamp};
 
@@ -66,7 +66,7 @@ impl UsageAccounts {
         key: &Key,
         charge: Option<(QueueName, Resources)>,
         user: Option<&Arc<str>>,
-        created: i64,
+        created: EpochSeconds,
         (is_stored, is_old): (bool, bool),
         now: Timestamp,
     ) {
@@ -88,7 +88,7 @@ impl UsageAccounts {
         key: &Key,
         charge: Option<(QueueName, Resources)>,
         user: Option<&Arc<str>>,
-        created: i64,
+        created: EpochSeconds,
         is_old: bool,
         now: Timestamp,
     ) {
@@ -100,7 +100,7 @@ impl UsageAccounts {
         let Some((queue, amount)) = charge else { return };
         let is_counted = before.as_ref().map_or(is_old, |before| before.is_counted);
         let user = user.cloned().or_else(|| before.as_ref().and_then(|before| before.user.clone()));
-        let created = Timestamp::from_second(created).unwrap_or(now);
+        let created = created.to_timestamp().unwrap_or(now);
         let mut inherited = before.map_or_else(|| is_old.then_some(created), |before| before.inherited);
         let mut since = now;
         if self.is_read
@@ -197,15 +197,15 @@ mod tests {
     fn a_job_is_accounted_what_it_is_charged_for_as_long_as_it_is() {
         let mut accounts = begin(UsageHistory::default());
         let began = at("2026-11-23T10:00:00Z");
-        accounts.account_charge(&key(), cpu(4), None, 0, (true, false), began);
-        accounts.account_charge(&key(), cpu(4), None, 0, (true, false), at("2026-11-23T10:00:30Z"));
-        accounts.account_charge(&key(), cpu(2), None, 0, (true, false), at("2026-11-23T10:01:00Z"));
+        accounts.account_charge(&key(), cpu(4), None, EpochSeconds::new(0), (true, false), began);
+        accounts.account_charge(&key(), cpu(4), None, EpochSeconds::new(0), (true, false), at("2026-11-23T10:00:30Z"));
+        accounts.account_charge(&key(), cpu(2), None, EpochSeconds::new(0), (true, false), at("2026-11-23T10:01:00Z"));
         assert_eq!(sum(&written(&mut accounts, at("2026-11-23T10:02:00Z")), "2026-11"), (1, 240 + 120));
-        accounts.account_charge(&key(), None, None, 0, (true, false), at("2026-11-23T10:03:00Z"));
+        accounts.account_charge(&key(), None, None, EpochSeconds::new(0), (true, false), at("2026-11-23T10:03:00Z"));
         let end = written(&mut accounts, at("2026-11-23T12:00:00Z"));
         assert_eq!(sum(&end, "2026-11"), (1, 240 + 240));
         assert!(accounts.write_history("ns", at("2026-11-23T12:05:00Z")).is_none(), "nothing is new");
-        accounts.account_charge(&key(), cpu(1), None, 0, (true, false), at("2026-11-23T12:00:00Z"));
+        accounts.account_charge(&key(), cpu(1), None, EpochSeconds::new(0), (true, false), at("2026-11-23T12:00:00Z"));
         let again = written(&mut accounts, at("2026-11-23T12:00:01Z"));
         assert_eq!(sum(&again, "2026-11"), (2, 481), "quota was given to it twice");
     }
@@ -215,11 +215,11 @@ mod tests {
     fn a_release_that_is_sent_twice_is_one_admission() {
         let mut accounts = begin(UsageHistory::default());
         let began = at("2026-11-23T10:00:00Z");
-        accounts.account_charge(&key(), cpu(4), None, 0, (false, false), began);
-        accounts.account_charge(&key(), None, None, 0, (false, false), began);
-        accounts.account_charge(&key(), cpu(4), None, 0, (false, false), began);
-        accounts.account_charge(&key(), cpu(4), None, 0, (true, false), began);
-        accounts.account_charge(&key(), cpu(4), None, 0, (true, false), began);
+        accounts.account_charge(&key(), cpu(4), None, EpochSeconds::new(0), (false, false), began);
+        accounts.account_charge(&key(), None, None, EpochSeconds::new(0), (false, false), began);
+        accounts.account_charge(&key(), cpu(4), None, EpochSeconds::new(0), (false, false), began);
+        accounts.account_charge(&key(), cpu(4), None, EpochSeconds::new(0), (true, false), began);
+        accounts.account_charge(&key(), cpu(4), None, EpochSeconds::new(0), (true, false), began);
         assert_eq!(sum(&written(&mut accounts, at("2026-11-23T10:00:10Z")), "2026-11"), (1, 40));
     }
 
@@ -228,9 +228,9 @@ mod tests {
     fn a_charge_is_accounted_to_the_user_that_submitted_the_job_to_its_end() {
         let mut accounts = begin(UsageHistory::default());
         let began = at("2026-11-23T10:00:00Z");
-        accounts.account_charge(&key(), cpu(4), Some(&Arc::from("ada")), 0, (true, false), began);
-        accounts.account_charge(&key(), cpu(2), None, 0, (true, false), at("2026-11-23T10:01:00Z"));
-        accounts.account_charge(&key(), None, None, 0, (false, false), at("2026-11-23T10:02:00Z"));
+        accounts.account_charge(&key(), cpu(4), Some(&Arc::from("ada")), EpochSeconds::new(0), (true, false), began);
+        accounts.account_charge(&key(), cpu(2), None, EpochSeconds::new(0), (true, false), at("2026-11-23T10:01:00Z"));
+        accounts.account_charge(&key(), None, None, EpochSeconds::new(0), (false, false), at("2026-11-23T10:02:00Z"));
         let history = written(&mut accounts, at("2026-11-23T10:03:00Z"));
         let users: Vec<&str> = history.months.values().flat_map(|rows| rows.keys()).map(|row| &*row.user).collect();
         assert_eq!((users, sum(&history, "2026-11")), (vec!["ada"], (1, 240 + 120)));
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn each_month_has_its_own_part() {
         let mut accounts = begin(UsageHistory::default());
-        accounts.account_charge(&key(), cpu(1), None, 0, (true, false), at("2026-11-30T23:59:00Z"));
+        accounts.account_charge(&key(), cpu(1), None, EpochSeconds::new(0), (true, false), at("2026-11-30T23:59:00Z"));
         let history = written(&mut accounts, at("2027-01-01T00:00:10Z"));
         assert_eq!(sum(&history, "2026-11"), (1, 60));
         assert_eq!(sum(&history, "2026-12"), (0, 31 * 24 * 3600));
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn the_next_controller_goes_on_where_it_was_written_last() {
         let mut first = begin(UsageHistory::default());
-        first.account_charge(&key(), cpu(1), None, 0, (true, false), at("2026-11-23T10:00:00Z"));
+        first.account_charge(&key(), cpu(1), None, EpochSeconds::new(0), (true, false), at("2026-11-23T10:00:00Z"));
         let saved = written(&mut first, at("2026-11-23T10:05:00Z"));
         let created = at("2026-11-23T09:00:00Z").as_second();
         for reads_first in [true, false] {
@@ -257,7 +257,14 @@ mod tests {
             if reads_first {
                 second.merge_history(saved.clone());
             }
-            second.account_charge(&key(), cpu(1), None, created, (true, true), at("2026-11-23T10:07:00Z"));
+            second.account_charge(
+                &key(),
+                cpu(1),
+                None,
+                EpochSeconds::new(created),
+                (true, true),
+                at("2026-11-23T10:07:00Z"),
+            );
             if !reads_first {
                 assert!(second.write_history("ns", at("2026-11-23T10:07:00Z")).is_none(), "it would write over it");
                 second.merge_history(saved.clone());
@@ -272,7 +279,14 @@ mod tests {
         let saved = UsageHistory { until: Some(at("2026-11-23T10:00:00Z")), ..UsageHistory::default() };
         let mut accounts = begin(saved);
         let created = at("2026-11-23T10:09:00Z").as_second();
-        accounts.account_charge(&key(), cpu(1), None, created, (true, true), at("2026-11-23T10:10:00Z"));
+        accounts.account_charge(
+            &key(),
+            cpu(1),
+            None,
+            EpochSeconds::new(created),
+            (true, true),
+            at("2026-11-23T10:10:00Z"),
+        );
         assert_eq!(sum(&written(&mut accounts, at("2026-11-23T10:10:00Z")), "2026-11"), (0, 60));
     }
 
@@ -283,7 +297,7 @@ mod tests {
         let jobs = 5000;
         for n in 0..jobs {
             let key = Key::new(&format!("namespace-with-a-long-name-{n}"), "a");
-            accounts.account_charge(&key, cpu(1), None, 0, (true, false), began);
+            accounts.account_charge(&key, cpu(1), None, EpochSeconds::new(0), (true, false), began);
         }
         let write = accounts.write_history("ns", end).unwrap();
         let Body::Apply { object, .. } = &write.body else { panic!("it is applied") };

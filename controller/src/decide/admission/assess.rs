@@ -190,23 +190,23 @@ pub(crate) fn estimate_run(objects: &Objects, workload: &Workload) -> Option<i64
 
 /// When a workload that waits would run if it started now.
 pub(crate) fn predict_run(objects: &Objects, workload: &Workload, now: Timestamp) -> ExpectedRun {
-    let from = EpochSeconds::new(now.as_second());
+    let from = EpochSeconds::from(now);
     ExpectedRun { from, ends: estimate_run(objects, workload).map(|seconds| from.saturating_add(seconds)) }
 }
 
 /// When pods would run that start now beside those that a workload has.
 pub(crate) fn predict_remaining_run(binding: &Binding, workload: &Workload, now: Timestamp) -> ExpectedRun {
-    let from = EpochSeconds::new(now.as_second());
-    let began = workload.progress.started.unwrap_or(from.as_seconds());
-    ExpectedRun { from, ends: estimate_end(binding, workload, began).map(EpochSeconds::new) }
+    let from = EpochSeconds::from(now);
+    let began = workload.progress.started.unwrap_or(from);
+    ExpectedRun { from, ends: estimate_end(binding, workload, began) }
 }
 
-/// When a binding that holds quota will have ended, in seconds since 1970: as its workload says, which began then, or
+/// When a binding that holds quota will have ended: as its workload says, which began then, or
 /// when its run is ended.
-pub(crate) fn estimate_end(binding: &Binding, workload: &Workload, began: i64) -> Option<i64> {
+pub(crate) fn estimate_end(binding: &Binding, workload: &Workload, began: EpochSeconds) -> Option<EpochSeconds> {
     let said = workload.run_for.map(|run_for| began.saturating_add(run_for));
     let limit = binding.admission.as_ref().and_then(|record| record.run);
-    said.into_iter().chain(limit.map(|run| run.ends_at().as_seconds())).min()
+    said.into_iter().chain(limit.map(|run| run.ends_at())).min()
 }
 
 /// What all its pods and copies ask for.

@@ -11,6 +11,7 @@ use caldera_core::{
     gang::ClusterName,
     queue::{Ask, Fit, JobId, Release, ReservedClusters},
     resources::ResourceName,
+    time::EpochSeconds,
 };
 use jiff::Timestamp;
 
@@ -210,7 +211,7 @@ pub(crate) fn release_admissible_jobs(
     capacity: &mut FleetCapacity,
     now: Timestamp,
 ) -> Releases {
-    jobs.engine.set_now(now.as_second());
+    jobs.engine.set_now(EpochSeconds::from(now));
     let mut releases = Vec::new();
     let mut budget = jobs.gangs.budget.placements();
     while releases.len() < RELEASES {

@@ -27,6 +27,7 @@ use caldera_core::{
     queue::{Counted, Engine, ledger::AdmissionStage},
     resources::Resources,
     tenant::Tenant,
+    time::EpochSeconds,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -89,7 +90,7 @@ impl StaleGrants {
             self.0.list_due(now).into_iter().partition(|key| jobs.is_confirmed(key));
         // A write of ours is under way there. A deadline that stayed in the past would be asked about without end.
         unconfirmed.iter().for_each(|key| self.0.postpone(key, add_wait(now, UNCONFIRMED)));
-        let due: BTreeSet<(Reverse<i64>, Key)> =
+        let due: BTreeSet<(Reverse<EpochSeconds>, Key)> =
             due.into_iter().filter_map(|key| Some((Reverse(objects.bindings.get(&key)?.created), key))).collect();
         if due.is_empty() {
             return Vec::new();

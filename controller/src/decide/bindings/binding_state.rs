@@ -23,6 +23,7 @@ use caldera_core::{
     },
     reason::Reason,
     resources::Resources,
+    time::EpochSeconds,
 };
 use caldera_crds::{binding::Gate, names::caldera::HOLD, workload::WorkloadKind};
 
@@ -47,7 +48,7 @@ pub enum BindingState {
     /// ([`Engine::back_off_job`]).
     ///
     /// [`Engine::back_off_job`]: caldera_core::queue::Engine::back_off_job
-    BackingOff(Job, Reason, i64),
+    BackingOff(Job, Reason, EpochSeconds),
     /// Pending in its queue.
     Pending(Job),
     /// Holds quota.

@@ -12,7 +12,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use caldera_core::gang::WorkloadRef;
+use caldera_core::{gang::WorkloadRef, time::EpochSeconds};
 use caldera_crds::workload::WorkloadKind;
 use jiff::{SignedDuration, Timestamp};
 
@@ -31,8 +31,8 @@ pub(crate) struct CopyCleanups {
     of: BTreeMap<Key, Cleanup>,
     /// Jobs that were deleted, under the names of their bindings.
     deleted: BTreeMap<Key, DeletedJob>,
-    /// Jobs whose copies were left in lost clusters, and when these were asked to go after all, in seconds since 1970.
-    left: BTreeMap<Key, Option<i64>>,
+    /// Jobs whose copies were left in lost clusters, and when these were asked to go after all.
+    left: BTreeMap<Key, Option<EpochSeconds>>,
     /// When their pods were last looked for.
     looked_at: Option<Timestamp>,
 }
@@ -41,15 +41,15 @@ pub(crate) struct CopyCleanups {
 enum Cleanup {
     /// Copies are listed, or pods of them run.
     Terminating,
-    /// They are gone, and forgotten from then on, in seconds since 1970.
-    ForgottenAt(i64),
+    /// They are gone, and forgotten from then on.
+    ForgottenAt(EpochSeconds),
 }
 
 #[derive(Debug)]
 struct DeletedJob {
     workload: Arc<WorkloadRef>,
-    /// When its copies were asked to go, in seconds since 1970.
-    asked_at: i64,
+    /// When its copies were asked to go.
+    asked_at: EpochSeconds,
 }
 
 impl CopyCleanups {
@@ -59,29 +59,29 @@ impl CopyCleanups {
         &mut self,
         key: &Key,
         terminates: bool,
-        asked_at: i64,
+        asked_at: EpochSeconds,
         now: Timestamp,
     ) -> Option<Timestamp> {
         if terminates {
             self.of.insert(key.clone(), Cleanup::Terminating);
             return None;
         }
-        let seconds = now.as_second();
+        let second = EpochSeconds::from(now);
         match self.of.get(key)? {
-            Cleanup::ForgottenAt(at) if *at > seconds => Timestamp::from_second(*at).ok(),
+            Cleanup::ForgottenAt(at) if *at > second => at.to_timestamp(),
             Cleanup::ForgottenAt(_) => {
                 self.forget(key);
                 None
             }
             Cleanup::Terminating => {
-                let took = seconds.saturating_sub(asked_at);
+                let took = second.seconds_since(asked_at);
                 if took >= LONGEST_TERMINATION {
                     self.forget(key);
                     return None;
                 }
-                let at = seconds.saturating_add(took.saturating_add(1).clamp(1, LONGEST_RETRY));
+                let at = second.saturating_add(took.saturating_add(1).clamp(1, LONGEST_RETRY));
                 self.of.insert(key.clone(), Cleanup::ForgottenAt(at));
-                Timestamp::from_second(at).ok()
+                at.to_timestamp()
             }
         }
     }
@@ -91,12 +91,12 @@ impl CopyCleanups {
         if is_held {
             self.left.insert(key.clone(), None);
         } else if let Some(asked_at @ None) = self.left.get_mut(key) {
-            *asked_at = Some(now.as_second());
+            *asked_at = Some(now.into());
         }
     }
 
-    /// When copies that were left were asked to go, in seconds since 1970.
-    pub(crate) fn get_drop_time(&self, key: &Key) -> Option<i64> {
+    /// When copies that were left were asked to go.
+    pub(crate) fn get_drop_time(&self, key: &Key) -> Option<EpochSeconds> {
         self.left.get(key).copied().flatten()
     }
 
@@ -107,7 +107,7 @@ impl CopyCleanups {
             return self.forget(&binding.key);
         }
         let asked_at = match (binding.clusters.is_empty(), &binding.eviction) {
-            (false, _) => now.as_second(),
+            (false, _) => now.into(),
             (true, Some(record)) if self.of.contains_key(&binding.key) => record.at,
             // It was in no cluster.
             (true, _) => {
@@ -127,11 +127,11 @@ impl CopyCleanups {
             return;
         }
         self.looked_at = Some(now);
-        let found: Vec<(Key, bool, i64)> = self
+        let found: Vec<(Key, bool, EpochSeconds)> = self
             .deleted
             .iter()
             .map(|(key, DeletedJob { workload, asked_at })| {
-                let counts = asked_at.saturating_add(LONGEST_TERMINATION) > now.as_second();
+                let counts = asked_at.saturating_add(LONGEST_TERMINATION) > EpochSeconds::from(now);
                 (key.clone(), counts && runs(workload), *asked_at)
             })
             .collect();
@@ -147,12 +147,12 @@ impl CopyCleanups {
     }
 
     /// When the copies of a job that was deleted under this name a short time ago were asked to go.
-    pub(crate) fn get_deletion_time(&self, key: &Key) -> Option<i64> {
+    pub(crate) fn get_deletion_time(&self, key: &Key) -> Option<EpochSeconds> {
         self.deleted.get(key).map(|deleted| deleted.asked_at)
     }
 
     /// Whether a new copy might be forgotten with the old one.
-    pub(crate) fn is_under_way(&self, key: &Key, now: i64) -> bool {
+    pub(crate) fn is_under_way(&self, key: &Key, now: EpochSeconds) -> bool {
         matches!(self.of.get(key), Some(Cleanup::ForgottenAt(at)) if *at > now)
     }
 
@@ -178,19 +178,29 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         for (gone, forgotten) in [(100, 101), (101, 103), (130, 161), (600, 780)] {
             let mut cleanups = CopyCleanups::default();
-            assert_eq!(cleanups.observe_copies(&key, false, 100, at(100)), None, "nothing was there");
-            assert!(!cleanups.is_under_way(&key, 100));
-            assert_eq!(cleanups.observe_copies(&key, true, 100, at(100)), None);
-            assert_eq!(cleanups.observe_copies(&key, false, 100, at(gone)), Some(at(forgotten)));
-            assert_eq!(cleanups.observe_copies(&key, false, 100, at(forgotten - 1)), Some(at(forgotten)));
-            assert!(cleanups.is_under_way(&key, forgotten - 1) && !cleanups.is_under_way(&key, forgotten));
-            assert_eq!(cleanups.observe_copies(&key, false, 100, at(forgotten)), None);
+            assert_eq!(
+                cleanups.observe_copies(&key, false, EpochSeconds::new(100), at(100)),
+                None,
+                "nothing was there"
+            );
+            assert!(!cleanups.is_under_way(&key, EpochSeconds::new(100)));
+            assert_eq!(cleanups.observe_copies(&key, true, EpochSeconds::new(100), at(100)), None);
+            assert_eq!(cleanups.observe_copies(&key, false, EpochSeconds::new(100), at(gone)), Some(at(forgotten)));
+            assert_eq!(
+                cleanups.observe_copies(&key, false, EpochSeconds::new(100), at(forgotten - 1)),
+                Some(at(forgotten))
+            );
+            assert!(
+                cleanups.is_under_way(&key, EpochSeconds::new(forgotten - 1))
+                    && !cleanups.is_under_way(&key, EpochSeconds::new(forgotten))
+            );
+            assert_eq!(cleanups.observe_copies(&key, false, EpochSeconds::new(100), at(forgotten)), None);
             assert!(cleanups.of.is_empty());
         }
         // Nobody waits for such pods, and it may be in line again for long.
         let mut cleanups = CopyCleanups::default();
-        cleanups.observe_copies(&key, true, 100, at(100));
-        assert_eq!(cleanups.observe_copies(&key, false, 100, at(700)), None);
-        assert!(!cleanups.is_under_way(&key, 700));
+        cleanups.observe_copies(&key, true, EpochSeconds::new(100), at(100));
+        assert_eq!(cleanups.observe_copies(&key, false, EpochSeconds::new(100), at(700)), None);
+        assert!(!cleanups.is_under_way(&key, EpochSeconds::new(700)));
     }
 }

@@ -10,6 +10,7 @@
 use caldera_core::{
     queue::preemption::{EvictionRecord, LastMove},
     reason::{EvictionCause, RequeueCause},
+    time::EpochSeconds,
 };
 use caldera_runtime::event::EventType;
 use jiff::Timestamp;
@@ -56,7 +57,7 @@ pub(crate) fn requeue_binding(
     avoid: Vec<String>,
     now: Timestamp,
 ) -> Decision {
-    let now = now.as_second();
+    let now = EpochSeconds::from(now);
     let times = binding.eviction.as_deref().map_or(0, |before| before.requeues).saturating_add(1);
     let backoff = FIRST_BACKOFF.saturating_mul(1 << times.saturating_sub(1).min(10)).min(LONGEST_BACKOFF);
     let record =
@@ -72,7 +73,7 @@ pub(crate) fn requeue_without_backoff(
     avoid: Vec<String>,
     now: Timestamp,
 ) -> Decision {
-    evict_binding(binding, EvictionRecord { avoid, ..record_of(binding, reason, message, now.as_second()) })
+    evict_binding(binding, EvictionRecord { avoid, ..record_of(binding, reason, message, EpochSeconds::from(now)) })
 }
 
 /// The same, and its copies are left in the clusters that it is taken off.
@@ -99,7 +100,7 @@ pub(crate) fn withdraw_binding(
     command: &str,
     now: Timestamp,
 ) -> Decision {
-    let record = record_of(binding, reason, message, now.as_second());
+    let record = record_of(binding, reason, message, EpochSeconds::from(now));
     evict_binding(binding, EvictionRecord { preemptor: command.to_owned(), ..record })
 }
 
@@ -110,12 +111,12 @@ pub(crate) fn restart_by_policy(binding: &Binding, message: String, now: Timesta
 
 /// The record of a job that its own policies restart.
 pub(crate) fn record_policy_restart(binding: &Binding, message: String, now: Timestamp) -> EvictionRecord {
-    let record = record_of(binding, POLICY_RESTARTED, message, now.as_second());
+    let record = record_of(binding, POLICY_RESTARTED, message, EpochSeconds::from(now));
     EvictionRecord { restarts: record.restarts.saturating_add(1), ..record }
 }
 
 /// A record of now that continues the one before.
-fn record_of(binding: &Binding, reason: &str, message: String, now: i64) -> EvictionRecord {
+fn record_of(binding: &Binding, reason: &str, message: String, now: EpochSeconds) -> EvictionRecord {
     let before = binding.eviction.as_deref();
     let evictions = before.map(EvictionRecord::eviction_history).unwrap_or_default();
     EvictionRecord {

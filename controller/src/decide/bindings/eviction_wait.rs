@@ -20,6 +20,7 @@ use caldera_core::{
     gang::{ClusterName, WorkloadRef},
     queue::preemption::EvictionRecord,
     reason::{EvictionCause, Reason, RequeueCause},
+    time::EpochSeconds,
 };
 use caldera_crds::{names::caldera::FENCED_AT, workload::WorkloadKind};
 use jiff::Timestamp;
@@ -40,14 +41,14 @@ const LISTED_WITHIN: i64 = 5;
 /// When it is known of a binding that was withdrawn whether it has copies: one that was placed a moment before may not
 /// be listed yet. At most so many seconds from now, whatever the record says.
 pub(crate) fn copies_known_at(binding: &Binding, now: Timestamp) -> Timestamp {
-    let withdrawn = binding.eviction.as_deref().map_or(i64::MIN, |eviction| eviction.at);
-    let seconds = now.as_second();
-    let known = withdrawn.saturating_add(LISTED_WITHIN).clamp(seconds, seconds.saturating_add(LISTED_WITHIN));
-    Timestamp::from_second(known).map_or(now, |known| known.max(now))
+    let withdrawn = binding.eviction.as_deref().map_or(EpochSeconds::MIN, |eviction| eviction.at);
+    let second = EpochSeconds::from(now);
+    let known = withdrawn.saturating_add(LISTED_WITHIN).clamp(second, second.saturating_add(LISTED_WITHIN));
+    known.to_timestamp().map_or(now, |known| known.max(now))
 }
 
 /// When, in seconds since 1970, nothing of an eviction counts any more.
-pub(crate) fn compute_eviction_expiry(eviction: &EvictionRecord) -> i64 {
+pub(crate) fn compute_eviction_expiry(eviction: &EvictionRecord) -> EpochSeconds {
     eviction.at.saturating_add(LONGEST_TERMINATION).max(eviction.until)
 }
 
@@ -65,7 +66,7 @@ pub(crate) fn explain_eviction_wait(
     }
     let asked_at = find_asked_time(objects, jobs, binding)?;
     let eviction = binding.eviction.as_deref();
-    let now = now.as_second();
+    let now = EpochSeconds::from(now);
     let is_next = |record: &EvictionRecord| is_withdrawal(record) || (waits_for_copies(record) && record.until <= now);
     let waits = eviction.is_some_and(is_next);
     let copies_count = waits || jobs.cleanups.is_terminating(&binding.key);
@@ -98,7 +99,7 @@ pub(crate) fn explain_eviction_wait(
 
 /// When the old copies of a binding were asked to go, in seconds since 1970; `None` where nobody asked them. In a lost
 /// cluster that is when it is back, not before.
-fn find_asked_time(objects: &Objects, jobs: &Jobs, binding: &Binding) -> Option<i64> {
+fn find_asked_time(objects: &Objects, jobs: &Jobs, binding: &Binding) -> Option<EpochSeconds> {
     match &binding.eviction {
         Some(record) => {
             let later = [objects.losses.get_copies_gone_time(&binding.key), jobs.cleanups.get_drop_time(&binding.key)];
@@ -129,16 +130,21 @@ pub(crate) fn observe_old_copies(
     if !binding.held_in.is_empty() {
         return None;
     }
-    let terminates = has_old_copies(objects, capacity, binding, now.as_second());
+    let terminates = has_old_copies(objects, capacity, binding, EpochSeconds::from(now));
     let forgotten_at = jobs.cleanups.observe_copies(&binding.key, terminates, asked_at, now);
-    let given_up_at = Timestamp::from_second(asked_at.saturating_add(LONGEST_TERMINATION)).ok();
+    let given_up_at = asked_at.saturating_add(LONGEST_TERMINATION).to_timestamp();
     if terminates { given_up_at.filter(|at| *at > now) } else { forgotten_at }
 }
 
 /// Whether a binding without clusters has copies listed, or pods of them run. Those of a part that did not start in
 /// time do not count. Of a job that left a lost cluster only what is seen counts: what was seen last says nothing any
 /// more. So a copy that is listed in a fenced cluster counts for nothing: Karmada may list it until that is back.
-pub(crate) fn has_old_copies(objects: &Objects, capacity: &FleetCapacity, binding: &Binding, now: i64) -> bool {
+pub(crate) fn has_old_copies(
+    objects: &Objects,
+    capacity: &FleetCapacity,
+    binding: &Binding,
+    now: EpochSeconds,
+) -> bool {
     let counts = |cluster: &str| !is_late(binding.eviction.as_deref(), cluster);
     let left_lost = binding.eviction.as_deref().is_some_and(|record| record.reason == MEMBER_LOST);
     let listed = &binding.orphan_copies;

@@ -319,11 +319,11 @@ impl GrantHistory {
 
 /// Pods that the clusters, or the plan, of a binding have; whole copies that say no number are not counted.
 pub(in crate::decide) fn count_placed(binding: &Binding) -> u64 {
-    let told = binding.clusters.iter().fold(0_u64, |sum, (_, pods)| sum.saturating_add(u64::from(*pods)));
+    let reported = binding.clusters.iter().fold(0_u64, |sum, (_, pods)| sum.saturating_add(u64::from(*pods)));
     let plan = binding.plan.iter().flat_map(|plan| &plan.clusters);
     let shares = plan.filter(|(name, _)| binding.clusters.iter().any(|(cluster, _)| cluster == *name));
     let tasks = shares.flat_map(|(_, share)| share.tasks.values());
-    told.max(tasks.fold(0_u64, |sum, share| sum.saturating_add(u64::from(share.replicas))))
+    reported.max(tasks.fold(0_u64, |sum, share| sum.saturating_add(u64::from(share.replicas))))
 }
 
 /// Whether a record grants no more than another one: neither pods nor time, nor other nodes, clusters or cards.

@@ -293,13 +293,13 @@ impl JobGangs {
         let due = self.gangs.iter_mut().filter(|(_, gang)| gang.incomplete_since.is_some_and(|at| at <= since));
         due.map(|(key, gang)| {
             gang.incomplete_since = Some(now);
-            let stands = |wanted: fn(&GangJobState) -> bool| {
+            let of_state = |wanted: fn(&GangJobState) -> bool| {
                 gang.members.iter().filter(move |(_, member)| wanted(&member.state))
             };
             IncompleteGang {
                 gang: key.clone(),
-                holding: stands(|it| *it == GangJobState::Admitted).map(|(key, _)| key.clone()).collect(),
-                missing: stands(is_missing)
+                holding: of_state(|it| *it == GangJobState::Admitted).map(|(key, _)| key.clone()).collect(),
+                missing: of_state(is_missing)
                     .map(|(key, member)| MissingJob {
                         binding: key.clone(),
                         name: Arc::clone(&member.name),

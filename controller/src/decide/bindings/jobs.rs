@@ -27,6 +27,7 @@ use caldera_core::{
     gang::QueueName,
     queue::{Ask, Counted, Engine, Job, JobId, Release},
     reason::Reason,
+    time::EpochSeconds,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -125,9 +126,9 @@ impl Jobs {
         objects: &Objects,
         binding: &Binding,
         state: BindingState,
-        ends: Option<i64>,
+        ends: Option<EpochSeconds>,
     ) -> Option<(QueueName, Option<Resize>)> {
-        let gang = self.tell_gang(objects, binding, &state);
+        let gang = self.report_gang(objects, binding, &state);
         let job = self.states.get_mut(&binding.key)?;
         let id = &job.id;
         let before = self.engine.charge_of(id.as_str());
@@ -250,7 +251,7 @@ impl Jobs {
         };
         let id: JobId = format!("{}+more", binding.id.as_str()).as_str().into();
         let known = state.increase.as_ref().map(|pending| pending.since);
-        let since = known.or_else(|| read_increase_start(objects, binding)).unwrap_or(now.as_second());
+        let since = known.or_else(|| read_increase_start(objects, binding)).unwrap_or_else(|| now.into());
         let tenants = objects.classify_for_running_limits(queue, binding).tenants().into();
         let ask = Arc::new(Ask { counted: Counted::More(tenants), ..increase.ask.clone() });
         self.engine.enqueue_job(Job {
@@ -451,9 +452,9 @@ impl Jobs {
 }
 
 /// Since when the PodGroup of a binding says that it asks for more.
-fn read_increase_start(objects: &Objects, binding: &Binding) -> Option<i64> {
+fn read_increase_start(objects: &Objects, binding: &Binding) -> Option<EpochSeconds> {
     let group = objects.pod_groups.find(objects.workload_of(binding)?)?;
     let says = [Reason::SCALED_UP, "ExceedsCapability", "ExceedsFleet"].contains(&&*group.status.reason);
     let since: Timestamp = group.status.since.parse().ok().filter(|_| says)?;
-    Some(since.as_second())
+    Some(EpochSeconds::from(since))
 }

@@ -17,7 +17,7 @@
 //! Until then its status is what was last read of the copies. All of it is on the binding: a restart forgets nothing.
 //! What is in clusters that are all lost is not looked at before one of them changes.
 
-use caldera_core::{gang::ClusterName, queue::preemption::EvictionRecord};
+use caldera_core::{gang::ClusterName, queue::preemption::EvictionRecord, time::EpochSeconds};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
@@ -31,9 +31,9 @@ use crate::{
 };
 
 /// So many seconds after its cluster is back a copy has told what became of it.
-const TOLD_WITHIN: i64 = 60;
+const REPORTED_WITHIN: i64 = 60;
 /// So many seconds after its clusters are back a job has ended whose copies all did, unless its policies restart it.
-const SETTLED_WITHIN: i64 = 2 * TOLD_WITHIN;
+const SETTLED_WITHIN: i64 = 2 * REPORTED_WITHIN;
 /// Pods that are seen so many seconds after their cluster is back are not those that were seen before.
 const SEEN_AFTER: i64 = 5;
 /// Between two looks while what comes back may say something, and after a write that may have failed.
@@ -103,7 +103,7 @@ fn decide_end(
         return Some(HeldCopiesEnd::Drop);
     }
     let is_back_for = |cluster: &ClusterName, seconds: i64| {
-        losses.find_ready_time(cluster).is_some_and(|since| since.saturating_add(seconds) <= now.as_second())
+        losses.find_ready_time(cluster).is_some_and(|since| since.saturating_add(seconds) <= EpochSeconds::from(now))
     };
     let are_back_for = |seconds: i64| binding.held_in.iter().all(|cluster| is_back_for(cluster, seconds));
     let runs = |cluster: &ClusterName| {
@@ -113,7 +113,7 @@ fn decide_end(
     let restarts = restarts_where_held(binding, workload);
     let are_to_go = match binding.ended_where_held {
         true => restarts && are_back_for(SETTLED_WITHIN),
-        false => binding.held_in.iter().any(runs) || are_back_for(TOLD_WITHIN),
+        false => binding.held_in.iter().any(runs) || are_back_for(REPORTED_WITHIN),
     };
     are_to_go.then_some(if restarts { HeldCopiesEnd::Restart } else { HeldCopiesEnd::Drop })
 }
@@ -137,6 +137,6 @@ fn describe_restart(binding: &Binding, workload: &Workload, now: Timestamp) -> E
 /// When to look again if nothing of the clusters or the binding changes: pods are seen without that.
 fn find_next_look(objects: &Objects, binding: &Binding, now: Timestamp) -> Option<Timestamp> {
     let back = binding.held_in.iter().filter_map(|cluster| objects.losses.find_ready_time(cluster)).max()?;
-    let may_say = now.as_second() < back.saturating_add(SETTLED_WITHIN);
+    let may_say = EpochSeconds::from(now) < back.saturating_add(SETTLED_WITHIN);
     Some(add_wait(now, if may_say { LOOK_EVERY } else { LOOK_SELDOM }))
 }

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use caldera_core::{gang::ClusterName, queue::ledger::AdmissionStage};
+use caldera_core::{gang::ClusterName, queue::ledger::AdmissionStage, time::EpochSeconds};
 use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::clock::format_time;
 use jiff::{SignedDuration, Timestamp};
@@ -77,7 +77,7 @@ impl MemberLoss {
         now: Timestamp,
     ) -> Vec<Decision> {
         let Some(wait) = self.after.filter(|_| self.next.is_some_and(|next| next <= now)) else { return Vec::new() };
-        let since = |(name, since): (&ClusterName, i64)| Some((name.clone(), Timestamp::from_second(since).ok()?));
+        let since = |(name, since): (&ClusterName, EpochSeconds)| Some((name.clone(), since.to_timestamp()?));
         let all: BTreeMap<ClusterName, Timestamp> = objects.losses.list_lost().filter_map(since).collect();
         let (lost, soon): (BTreeMap<_, _>, BTreeMap<_, _>) =
             all.into_iter().partition(|(_, since)| add_wait(*since, wait) <= now);

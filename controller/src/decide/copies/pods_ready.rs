@@ -9,7 +9,7 @@
 //! gang. A job whose own controller makes its pods in its own order, such as a RayJob's submitter once all others run,
 //! is late only while none of its pods is on a node.
 
-use caldera_core::{gang::ClusterName, queue::ledger::AdmissionStage};
+use caldera_core::{gang::ClusterName, queue::ledger::AdmissionStage, time::EpochSeconds};
 use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
@@ -104,7 +104,7 @@ impl StartDeadlines {
             if late.is_empty() {
                 continue;
             }
-            let waited = binding.scheduled.map_or(0, |at| now.as_second().saturating_sub(at));
+            let waited = binding.scheduled.map_or(0, |at| EpochSeconds::from(now).seconds_since(at));
             let missing: Vec<&str> = late.iter().map(|(_, what)| what.as_str()).collect();
             let message = format!("{} after {waited} s", missing.join(", "));
             decisions.extend(objects.workload_of(binding).map(|workload| {
@@ -136,14 +136,13 @@ impl StartDeadlines {
                 jobs.gangs.set_incomplete_since(&gang, add_wait(since, GIVE_UP_AGAIN));
             }
             let created = |key: &Key| objects.bindings.get(key).map(|binding| binding.created);
-            let missing: Vec<(i64, MissingJob)> =
+            let missing: Vec<(EpochSeconds, MissingJob)> =
                 missing.into_iter().filter_map(|job| Some((created(&job.binding)?, job))).collect();
             for key in holding {
                 let stage = jobs.states.get(&key).and_then(|state| state.stage());
                 let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
                 let granted = binding.admission.as_ref().and_then(|record| record.together);
-                let was_there =
-                    |(created, _): &&(i64, MissingJob)| granted.is_some_and(|at| *created <= at.as_seconds());
+                let was_there = |(created, _): &&(EpochSeconds, MissingJob)| granted.is_some_and(|at| *created <= at);
                 let mut waited = missing.iter().filter(was_there);
                 let waited = waited.clone().find(|(_, job)| job.is_evicted).or_else(|| waited.next());
                 let holds = matches!(stage, Some(AdmissionStage::Admitted | AdmissionStage::Placed));
@@ -192,7 +191,7 @@ impl StartDeadlines {
 }
 
 fn placed_at(binding: &Binding) -> Option<Timestamp> {
-    binding.scheduled.and_then(|at| Timestamp::from_second(at).ok())
+    binding.scheduled.and_then(EpochSeconds::to_timestamp)
 }
 
 /// Enough of it runs, ran or ended.

@@ -54,7 +54,7 @@ pub(crate) struct RefusedCopies(pub(crate) Deadlines<Refusals>);
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     now: Arc<str>,
-    told: Option<Arc<str>>,
+    reported: Option<Arc<str>>,
 }
 
 impl RefusedCopies {
@@ -94,8 +94,8 @@ impl RefusedCopies {
             };
             let Some((due, refusals)) = self.0.get_mut(&key) else { continue };
             *due = None;
-            let is_new = refusals.told.as_ref() != Some(&refusals.now);
-            refusals.told = Some(Arc::clone(&refusals.now));
+            let is_new = refusals.reported.as_ref() != Some(&refusals.now);
+            refusals.reported = Some(Arc::clone(&refusals.now));
             let says = Arc::clone(&refusals.now);
             if binding.refused_copies.iter().any(|(_, words)| is_final(words)) {
                 *due = Some(add_wait(now, LOOK_AGAIN));

@@ -20,11 +20,12 @@ impl ClusterFaults {
     /// Takes in a cluster; what there is to say of it that was not said.
     pub(crate) fn observe_cluster(&mut self, facts: &ClusterFacts) -> Option<Decision> {
         let name = &facts.cluster.name;
-        let told = self.0.remove(name).unwrap_or_default();
+        let reported = self.0.remove(name).unwrap_or_default();
         if facts.faults.is_empty() {
             return None;
         }
-        let new: Vec<&str> = facts.faults.iter().filter(|fault| !told.contains(fault)).map(String::as_str).collect();
+        let new: Vec<&str> =
+            facts.faults.iter().filter(|fault| !reported.contains(fault)).map(String::as_str).collect();
         let message = new.join("; ");
         self.0.insert(name.clone(), facts.faults.clone());
         (!message.is_empty()).then(|| {
@@ -56,7 +57,7 @@ mod tests {
     #[test]
     fn an_annotation_of_a_cluster_that_counts_for_nothing_is_an_event_once() {
         let mut faults = ClusterFaults::default();
-        let mut tell = |annotations: Value| match faults.observe_cluster(&facts(annotations)) {
+        let mut report = |annotations: Value| match faults.observe_cluster(&facts(annotations)) {
             Some(Decision::RecordEvent { regarding, event_type, reason, message }) => {
                 assert_eq!((&*regarding.kind, &*regarding.name, &*regarding.uid), ("Cluster", "m1", "u"));
                 assert_eq!((event_type, &*reason), (EventType::Warning, CLUSTER_MISCONFIGURED));
@@ -65,13 +66,13 @@ mod tests {
             Some(other) => panic!("{other:?}"),
             None => String::new(),
         };
-        assert_eq!(tell(json!({MAINTENANCE: "[]"})), "");
-        let told = tell(json!({MAINTENANCE: "soon"}));
-        assert!(told.contains("metadata.annotations[caldera.dev/maintenance]: it is no JSON list"), "{told}");
-        assert_eq!(tell(json!({MAINTENANCE: "soon", "other": "x"})), "", "it was told");
-        let told = tell(json!({MAINTENANCE: "soon", FENCED_AT: "now"}));
-        assert!(told.contains("\"now\" is no time") && !told.contains("maintenance"), "{told}");
-        assert_eq!(tell(json!({})), "");
-        assert_ne!(tell(json!({FENCED_AT: "now"})), "", "it is back");
+        assert_eq!(report(json!({MAINTENANCE: "[]"})), "");
+        let reported = report(json!({MAINTENANCE: "soon"}));
+        assert!(reported.contains("metadata.annotations[caldera.dev/maintenance]: it is no JSON list"), "{reported}");
+        assert_eq!(report(json!({MAINTENANCE: "soon", "other": "x"})), "", "it was told");
+        let reported = report(json!({MAINTENANCE: "soon", FENCED_AT: "now"}));
+        assert!(reported.contains("\"now\" is no time") && !reported.contains("maintenance"), "{reported}");
+        assert_eq!(report(json!({})), "");
+        assert_ne!(report(json!({FENCED_AT: "now"})), "", "it is back");
     }
 }

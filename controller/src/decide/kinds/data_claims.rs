@@ -129,7 +129,7 @@ impl DataClaims {
 /// Until when nothing is said of a claim of whose workload nothing is propagated.
 fn find_end_of_grace(objects: &Objects, key: &ClaimKey, now: Timestamp) -> Option<Timestamp> {
     let (claim, status) = (objects.data.index.find_claim(key)?, objects.data.claims.get(key)?);
-    let end = add_wait(Timestamp::from_second(status.created).ok()?, UNBOUND_CLAIM_WAIT);
+    let end = add_wait(status.created.to_timestamp()?, UNBOUND_CLAIM_WAIT);
     (end > now && objects.key_of_workload(&claim.workload).is_none()).then_some(end)
 }
 

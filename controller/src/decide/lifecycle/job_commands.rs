@@ -192,7 +192,7 @@ impl JobCommands {
                 continue;
             };
             let facts = &command.facts;
-            let age = now.duration_since(Timestamp::from_second(facts.created).unwrap_or(now));
+            let age = now.duration_since(facts.created.to_timestamp().unwrap_or(now));
             let mut next = WRITE_TIMEOUT;
             if !command.done {
                 let outcome = match decide_command_outcome(objects, jobs, facts, now) {

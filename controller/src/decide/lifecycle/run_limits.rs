@@ -165,7 +165,7 @@ fn decide_first_step(binding: &Binding, workload: Option<&Workload>, phase: &Job
 
 fn build_warning_event(objects: &Objects, key: &Key, limit: RunLimit, now: Timestamp) -> Option<Decision> {
     let workload = objects.bindings.get(key).and_then(|binding| objects.workload_of(binding))?;
-    let left = limit.ends_at().seconds_since(EpochSeconds::new(now.as_second()));
+    let left = limit.ends_at().seconds_since(EpochSeconds::from(now));
     let message = format!(
         "it may run for {}, and is ended in {}, at {}; it does not start again by itself",
         RunTime(limit.seconds),

@@ -78,6 +78,6 @@ impl Expiries {
 /// When a job goes: never one that is being deleted, or that has not ended.
 fn compute_expiry(job: &Workload) -> Option<Timestamp> {
     let (ended, ttl) = (job.progress.ended_at?, job.ttl?);
-    let at = Timestamp::from_second(ended.checked_add(ttl)?).ok()?;
+    let at = ended.checked_add(ttl)?.to_timestamp()?;
     (!job.deleting).then_some(at)
 }

@@ -8,7 +8,7 @@
 
 mod view;
 
-pub(crate) use self::view::{describe_quota_holder, list_bindings};
+pub(crate) use self::view::{describe_charged_job, list_bindings};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,6 +27,7 @@ use caldera_core::{
     },
     reason::Reason,
     resources::Resources,
+    time::EpochSeconds,
 };
 use caldera_runtime::event::EventType;
 use jiff::Timestamp;
@@ -66,18 +67,18 @@ impl Preemption {
     pub(crate) fn observe_eviction(&mut self, binding: &Binding, now: Timestamp) -> Option<Timestamp> {
         // What was in a lost cluster may have pods there however long ago it was withdrawn, until it is released anew.
         let is_kept = |eviction: &&EvictionRecord| {
-            compute_eviction_expiry(eviction) > now.as_second()
+            compute_eviction_expiry(eviction) > EpochSeconds::from(now)
                 || (waits_for_copies(eviction) && binding.clusters.is_empty() && binding.admission.is_none())
         };
         let eviction = binding.eviction.as_deref().filter(is_kept)?;
         self.recent.insert(binding.key.clone());
-        if is_withdrawal(eviction) || (waits_for_copies(eviction) && eviction.until <= now.as_second()) {
-            return Timestamp::from_second(compute_eviction_expiry(eviction)).ok().filter(|at| *at > now);
+        if is_withdrawal(eviction) || (waits_for_copies(eviction) && eviction.until <= EpochSeconds::from(now)) {
+            return compute_eviction_expiry(eviction).to_timestamp().filter(|at| *at > now);
         }
         if is_requeue(eviction) {
-            return Timestamp::from_second(eviction.until).ok().filter(|until| *until > now);
+            return eviction.until.to_timestamp().filter(|until| *until > now);
         }
-        if eviction.until > now.as_second() {
+        if eviction.until > EpochSeconds::from(now) {
             self.schedule.reopen_attempt(eviction.preemptor.as_str().into(), eviction.until);
         }
         None
@@ -119,7 +120,7 @@ impl Preemption {
             // As long as `observe_eviction` would remember it.
             let until =
                 |eviction: &EvictionRecord| if holds { compute_eviction_expiry(eviction) } else { eviction.until };
-            let over = binding.eviction.as_deref().is_none_or(|eviction| until(eviction) <= now.as_second());
+            let over = binding.eviction.as_deref().is_none_or(|eviction| until(eviction) <= EpochSeconds::from(now));
             let returns = match &state.phase {
                 JobPhase::Holding { .. } => !holds_back && over,
                 JobPhase::Pending => holds_back,
@@ -127,8 +128,8 @@ impl Preemption {
                 // Whatever else it waits for comes before that, and assessing it again would change nothing.
                 JobPhase::Blocked(_) | JobPhase::OutOfScope => false,
             };
-            let went =
-                jobs.cleanups.is_terminating(key) && !has_old_copies(objects, capacity, binding, now.as_second());
+            let went = jobs.cleanups.is_terminating(key)
+                && !has_old_copies(objects, capacity, binding, EpochSeconds::from(now));
             returning.extend((returns || went).then(|| key.clone()));
             holds_back || !over
         });
@@ -140,7 +141,7 @@ impl Preemption {
 impl Preemption {
     /// When to ask again if nothing happens.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.schedule.due().and_then(|due| Timestamp::from_second(due).ok())
+        self.schedule.due().and_then(EpochSeconds::to_timestamp)
     }
 
     /// Why nobody is evicted for a job, where an attempt for it failed.
@@ -154,7 +155,8 @@ impl Preemption {
         if changed {
             self.schedule.note_change();
         }
-        let closed = self.schedule.close_attempt_if_over(|id| jobs.engine.is_pending(id.as_str()), now.as_second());
+        let closed =
+            self.schedule.close_attempt_if_over(|id| jobs.engine.is_pending(id.as_str()), EpochSeconds::from(now));
         if let Some(ClosedAttempt::Failed(preemptor, failed)) = closed {
             tracing::warn!(%preemptor, failed, "a preemption attempt came to nothing");
         }
@@ -162,7 +164,7 @@ impl Preemption {
 
     /// Whether a round of attempts is due now. `releases` says that something was released in this decision.
     pub(crate) fn begin_round(&mut self, releases: bool, now: Timestamp) -> bool {
-        self.schedule.begin_round(!releases && self.under_way.is_empty(), now.as_second())
+        self.schedule.begin_round(!releases && self.under_way.is_empty(), EpochSeconds::from(now))
     }
 
     /// Makes attempts for the first jobs of each queue, one after the other, until one succeeds.
@@ -173,7 +175,7 @@ impl Preemption {
         capacity: &mut FleetCapacity,
         now: Timestamp,
     ) -> Vec<Decision> {
-        let second = now.as_second();
+        let second = EpochSeconds::from(now);
         self.notes.retain(|id, _| jobs.engine.is_pending(id.as_str()));
         let mut world = view::PreemptionView { objects, jobs, capacity, now };
         let round = jobs.engine.run_preemption_round(&mut self.schedule, &mut world, second);
@@ -198,14 +200,14 @@ impl Preemption {
         preemptor: &Preemptor,
         running: &[RunningJob],
         plan: EvictionPlan,
-        now: i64,
+        now: EpochSeconds,
     ) -> Vec<Decision> {
         let (victims, frees, until) = (plan.victims.len(), plan.frees, plan.hold.until);
         let mut decisions = Vec::new();
         for victim in plan.victims {
             let Some(binding) = jobs.keys.get(&victim.id).and_then(|key| objects.bindings.get(key)) else { continue };
-            let Some(holder) = running.iter().find(|holder| holder.id == victim.id) else { continue };
-            let eviction = self.build_victim_record(binding, holder, preemptor, &victim, until, now);
+            let Some(charged_job) = running.iter().find(|charged_job| charged_job.id == victim.id) else { continue };
+            let eviction = self.build_victim_record(binding, charged_job, preemptor, &victim, until, now);
             let event = match victim.taken {
                 EvictedPart::Whole => format!("{}; it waits again with its age", eviction.message),
                 EvictedPart::Surplus(_) => format!("{}; it goes on with its minimum or more", eviction.message),
@@ -228,16 +230,16 @@ impl Preemption {
     fn build_victim_record(
         &self,
         binding: &Binding,
-        holder: &RunningJob,
+        charged_job: &RunningJob,
         preemptor: &Preemptor,
         victim: &Victim,
-        until: i64,
-        now: i64,
+        until: EpochSeconds,
+        now: EpochSeconds,
     ) -> EvictionRecord {
         let bounds = &self.schedule.policy.bounds;
-        let before = binding.eviction.as_deref().filter(|_| !bounds.has_progressed(holder, now));
+        let before = binding.eviction.as_deref().filter(|_| !bounds.has_progressed(charged_job, now));
         EvictionRecord {
-            count: EvictionHistory::after_eviction(holder, bounds, now).count,
+            count: EvictionHistory::after_eviction(charged_job, bounds, now).count,
             last: None,
             requeues: before.map_or(0, |before| before.requeues),
             restarts: binding.count_policy_restarts(),

@@ -31,7 +31,7 @@ use caldera_core::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::attempt::{describe_quota_holder, list_bindings};
+use super::attempt::{describe_charged_job, list_bindings};
 use crate::{
     decide::{
         admission::assess::{assess_as_waiting, predict_run},
@@ -70,7 +70,7 @@ impl LoadAware {
     /// Takes in what was read of a cluster last.
     pub(crate) fn observe_load(&mut self, cluster: &str, load: Option<&MemberLoad>, now: Timestamp) {
         if self.policy.enabled {
-            self.history.observe_load(cluster, load, &self.policy, EpochSeconds::new(now.as_second()));
+            self.history.observe_load(cluster, load, &self.policy, EpochSeconds::from(now));
         }
     }
 
@@ -130,7 +130,7 @@ impl LoadAware {
             closed: &closed,
             jobs: &placed,
             fleet: &fleet,
-            now: now.as_second(),
+            now: EpochSeconds::from(now),
         };
         let mut places = Places { objects, jobs, capacity, found: BTreeMap::new(), now };
         plan_moves(&input, |before, id, open| places.find_place(before, id, open))
@@ -162,7 +162,7 @@ fn describe_placed_job(
             asks.entry(cluster.to_string()).or_default().add(&task.charge().times(pods.into()));
         }
     }
-    let job = describe_quota_holder(objects, jobs, capacity, binding, state, now)?;
+    let job = describe_charged_job(objects, jobs, capacity, binding, state, now)?;
     let moved = binding.eviction.as_deref().and_then(find_last_move);
     let moved_at = moved.as_ref().map(|moved| moved.at);
     let avoid = moved.map(|moved| moved.avoid.into_iter().collect()).unwrap_or_default();

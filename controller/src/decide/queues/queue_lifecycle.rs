@@ -258,7 +258,7 @@ impl QueueLifecycle {
             if let Some(command) = &command
                 && queue.is_none_or(|queue| !command.target_uid.is_empty() && command.target_uid != queue.uid)
             {
-                let since = Timestamp::from_second(command.created).unwrap_or(now);
+                let since = command.created.to_timestamp().unwrap_or(now);
                 let until = add_wait(since, WAIT_FOR_QUEUE);
                 if until > now {
                     self.schedule_check(name, until);

@@ -1,6 +1,6 @@
 //! Which events say that a job was admitted after a wait.
 //!
-//! Rule: a job that waited for [`WORTH_TELLING`] gets one event; of a job that hardly waited the PodGroup alone says
+//! Rule: a job that waited for [`WORTH_REPORTING`] gets one event; of a job that hardly waited the PodGroup alone says
 //! where it runs. They follow a budget, as the texts of waiting jobs do ([`refresh_budget`](super::refresh_budget)):
 //! where thousands of jobs waited they would take the API server's time from releases. Those without a budget follow
 //! in turn, one in a second at least, as far as their jobs still hold quota then, and the [`MOST_WAITING_EVENTS`]
@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use caldera_core::queue::ledger::AdmissionStage;
+use caldera_core::{queue::ledger::AdmissionStage, time::EpochSeconds};
 use caldera_runtime::event::EventType;
 use jiff::Timestamp;
 
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Seconds that a job must have waited before its user is told that the wait is over.
-const WORTH_TELLING: i64 = 30;
+const WORTH_REPORTING: i64 = 30;
 /// Events that wait for a budget at most: an older one would come when its job is long done.
 const MOST_WAITING_EVENTS: usize = 1024;
 
@@ -44,8 +44,8 @@ impl AdmissionEvents {
 
     /// Takes in that a binding was released.
     pub(crate) fn observe_release(&mut self, binding: &Binding, now: Timestamp) {
-        let waited = now.as_second().saturating_sub(binding.created);
-        if waited >= WORTH_TELLING {
+        let waited = EpochSeconds::from(now).seconds_since(binding.created);
+        if waited >= WORTH_REPORTING {
             self.untold.push_back((binding.key.clone(), waited));
             let beyond = self.untold.len().saturating_sub(MOST_WAITING_EVENTS);
             self.untold.drain(..beyond);

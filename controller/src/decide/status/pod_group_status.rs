@@ -9,9 +9,9 @@ use caldera_core::{
     gang::ClusterName,
     queue::{JobId, ledger::AdmissionStage},
     reason::Reason,
+    time::EpochSeconds,
 };
 use caldera_runtime::clock::format_time;
-use jiff::Timestamp;
 
 use crate::{
     decide::{
@@ -93,7 +93,7 @@ pub(crate) fn describe_unknown_class(objects: &Objects, workload: &Workload) -> 
 /// What is reserved for a job, and when it starts at the latest.
 fn describe_reservation(jobs: &Jobs, id: &JobId) -> String {
     let Some(reservation) = jobs.engine.reservation_of(id.as_str()) else { return String::new() };
-    let time = |second| Timestamp::from_second(second).map_or_else(|_| String::new(), format_time);
+    let time = |at: EpochSeconds| at.to_timestamp().map_or_else(String::new, format_time);
     let mut text = format!("; since {} what it lacks is reserved for it", time(reservation.since));
     if !reservation.clusters.is_empty() {
         let clusters: Vec<&str> = reservation.clusters.iter().map(ClusterName::as_str).collect();

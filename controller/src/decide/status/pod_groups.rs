@@ -366,14 +366,14 @@ impl PodGroupWrites {
         let details = describe_details(objects, jobs, preemption, binding, state, workload);
         // That it has a limit is no news to be told at once.
         let limit = describe_limit(binding, stage).map_or(String::new(), |limit| format!("; {limit}"));
-        let told = format!("{details}{limit}");
+        let reported = format!("{details}{limit}");
         let since = since.unwrap_or_else(|| format_time(now));
-        let status = pod_group::build_status(workload, stage, &reason, &told, &binding.clusters, since);
+        let status = pod_group::build_status(workload, stage, &reason, &reported, &binding.clusters, since);
         let event = |kind, reason: &str, message| Decision::build_workload_event(workload, kind, reason, message);
         let mut events = Vec::new();
         // Who was ended by a limit was told so then.
-        let was_told = matches!(reason, Reason::RunTimeExceeded { .. });
-        if reason.needs_user_action() && same_reason.is_none() && !was_told {
+        let was_reported = matches!(reason, Reason::RunTimeExceeded { .. });
+        if reason.needs_user_action() && same_reason.is_none() && !was_reported {
             events.push(event(EventType::Warning, reason.token(), reason.to_string()));
         }
         // It waits on, for another reason than before.
@@ -412,8 +412,8 @@ impl PodGroupWrites {
                     Some(at) if at > now => return Some(Action::Later(at, difference == StatusDifference::Starting)),
                     Some(_) => {}
                 }
-                let is_told = reason.needs_user_action() && same_reason.is_none();
-                let may_wait = difference.is_by_budget() && !spec_differs && !is_told;
+                let is_reported = reason.needs_user_action() && same_reason.is_none();
+                let may_wait = difference.is_by_budget() && !spec_differs && !is_reported;
                 let place = find_place(&status.message);
                 let mut patch = json!({"status": pod_group::status_to_json(workload, &status)});
                 if group.status.clusters != status.clusters {

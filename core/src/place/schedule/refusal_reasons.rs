@@ -13,7 +13,7 @@ use crate::{
 #[must_use]
 pub fn append_reasons(refusal: String, request: &Request<'_>) -> String {
     let reasons = describe_lasting_reasons(request).into_iter().chain(describe_maintenance(request));
-    reasons.fold(refusal, |told, reason| format!("{}; {reason}", told.trim_end_matches('.')))
+    reasons.fold(refusal, |reported, reason| format!("{}; {reason}", reported.trim_end_matches('.')))
 }
 
 /// Which maintenance windows are in the way, of the clusters that it might go to; `None` if there are none.
@@ -21,8 +21,8 @@ pub fn append_reasons(refusal: String, request: &Request<'_>) -> String {
 pub fn describe_maintenance(request: &Request<'_>) -> Option<String> {
     let filter = request.build_filter(request.binding);
     let selected = request.clusters.iter().filter(|(cluster, _)| may_select(request.binding, cluster));
-    let told = |(cluster, _): &(&Cluster, &Capacity)| filter.describe_window(cluster);
-    let mut all: Vec<String> = selected.filter_map(told).collect();
+    let reported = |(cluster, _): &(&Cluster, &Capacity)| filter.describe_window(cluster);
+    let mut all: Vec<String> = selected.filter_map(reported).collect();
     let more = all.len().saturating_sub(MOST_NAMED_CLUSTERS);
     all.truncate(MOST_NAMED_CLUSTERS);
     all.extend((more > 0).then(|| format!("so are {more} other clusters")));
@@ -34,9 +34,9 @@ fn describe_queue(request: &Request<'_>) -> Option<String> {
     let binding = request.binding;
     let selected = request.clusters.iter().filter(|(cluster, _)| may_select(binding, cluster));
     let mut all: Vec<String> = Vec::new();
-    for told in selected.filter_map(|(cluster, _)| binding.describe_queue_refusal(cluster)) {
-        if !all.contains(&told) && all.len() < MOST_NAMED_CLUSTERS {
-            all.push(told);
+    for reported in selected.filter_map(|(cluster, _)| binding.describe_queue_refusal(cluster)) {
+        if !all.contains(&reported) && all.len() < MOST_NAMED_CLUSTERS {
+            all.push(reported);
         }
     }
     (!all.is_empty()).then(|| all.join("; "))

@@ -267,9 +267,9 @@ fn a_gang_goes_where_no_maintenance_window_is_in_its_way() {
 
 #[test]
 fn a_gang_that_finds_no_place_beside_windows_is_told_of_each() {
-    let told = place_beside_windows([AT_EIGHT, AT_EIGHT], run_from(7, Some(2)), None).unwrap_err();
+    let reported = place_beside_windows([AT_EIGHT, AT_EIGHT], run_from(7, Some(2)), None).unwrap_err();
     assert_eq!(
-        told,
+        reported,
         "0/2 clusters are available: 2 cluster(s) is kept for maintenance.; cluster m0 is under maintenance from \
          1970-01-01T08:00:00Z to 1970-01-01T09:00:00Z: it would run until 1970-01-01T09:00:00Z; cluster m1 is under \
          maintenance from 1970-01-01T08:00:00Z to 1970-01-01T09:00:00Z: it would run until 1970-01-01T09:00:00Z"
@@ -388,7 +388,7 @@ fn a_gang_that_gets_no_more_where_it_is_is_told_of_all_that_keeps_it_from_growin
     let gold = Requirement { key: "tier".into(), operator: Operator::In, values: vec!["gold".into()] };
     let exclude = ["m0".to_owned()].into();
     let choice = ClusterChoice { exclude, ..ClusterChoice::default() };
-    for (says, told) in [
+    for (says, reported) in [
         (Binding { data: Some(claimed_in(&["m1"])), ..Binding::default() }, "; its data is in m1"),
         (
             Binding {
@@ -400,6 +400,6 @@ fn a_gang_that_gets_no_more_where_it_is_is_told_of_all_that_keeps_it_from_growin
         (Binding { choice: Some(choice.into()), ..Binding::default() }, "; its user keeps it out of m0"),
     ] {
         let refusal = refuse(says);
-        assert!(refusal.ends_with(told), "{refusal}");
+        assert!(refusal.ends_with(reported), "{refusal}");
     }
 }

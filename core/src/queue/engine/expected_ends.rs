@@ -3,11 +3,10 @@
 use crate::{queue::engine::Engine, time::EpochSeconds};
 
 impl Engine {
-    /// When a job that holds something will have ended, in seconds since 1970, if that is known. It counts while the
+    /// When a job that holds something will have ended, if that is known. It counts while the
     /// job holds something.
-    pub fn set_expected_end(&mut self, id: &str, end: Option<i64>) {
+    pub fn set_expected_end(&mut self, id: &str, end: Option<EpochSeconds>) {
         let Some((node, charge, known)) = self.jobs.charge_mut(id) else { return };
-        let end = end.map(EpochSeconds::new);
         if *known == end {
             return;
         }

@@ -139,8 +139,8 @@ impl Engine {
             let detail = detail.clone();
             return Some(match lack {
                 CapacityLack::LargerClusters => Reason::NeverFits { detail },
-                CapacityLack::Room => Reason::InsufficientCapacity { queue, detail, position },
-                CapacityLack::UnreservedRoom => Reason::ClustersReserved { queue, detail, position },
+                CapacityLack::Insufficient => Reason::InsufficientCapacity { queue, detail, position },
+                CapacityLack::InsufficientUnreserved => Reason::ClustersReserved { queue, detail, position },
             });
         }
         Some(Reason::Next { queue, position })

@@ -42,7 +42,7 @@ pub(crate) struct JobRank {
 
 impl JobRank {
     pub(super) fn of_job(job: &Job) -> Self {
-        Self { priority: job.priority, deadline: job.deadline.map(EpochSeconds::new) }
+        Self { priority: job.priority, deadline: job.deadline }
     }
 }
 
@@ -88,10 +88,10 @@ impl JobTable {
         self.resized.remove(id);
         let state = self.states.remove(id)?;
         if let QueueingState::BackingOff { node, .. } = state
-            && let Some(aside) = self.backing_off.get_mut(&node)
+            && let Some(in_backoff) = self.backing_off.get_mut(&node)
         {
-            aside.remove(id);
-            if aside.is_empty() {
+            in_backoff.remove(id);
+            if in_backoff.is_empty() {
                 self.backing_off.remove(&node);
             }
         }

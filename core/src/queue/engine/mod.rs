@@ -79,8 +79,8 @@ pub struct Job {
     pub priority: i32,
     /// When it came; it keeps its age whatever happens to it.
     pub created: SubmitTime,
-    /// Seconds since 1970 by when it should have started: those with a deadline go first, the earliest before others.
-    pub deadline: Option<i64>,
+    /// By when it should have started: those with a deadline go first, the earliest before others.
+    pub deadline: Option<EpochSeconds>,
     /// For what.
     pub ask: Arc<Ask>,
 }
@@ -335,7 +335,7 @@ impl Engine {
                     Fit::Yes => return Ok(blocking),
                     Fit::No { never, detail } => self.record_refusal(id, &blocking, CapacityLack::of(never), detail),
                     Fit::Reserved { detail } => {
-                        self.record_refusal(id, &blocking, CapacityLack::UnreservedRoom, detail)
+                        self.record_refusal(id, &blocking, CapacityLack::InsufficientUnreserved, detail)
                     }
                 }
             }

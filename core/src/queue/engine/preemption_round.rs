@@ -13,6 +13,7 @@ use crate::{
         },
     },
     resources::Resources,
+    time::EpochSeconds,
 };
 
 /// What a round looks at beside the queues.
@@ -21,7 +22,7 @@ pub trait PreemptionWorld {
     fn list_preemptors(&self, candidates: Vec<PreemptionCandidate>, policy: &PreemptionPolicy)
     -> Vec<PendingPreemptor>;
     /// Every job that holds quota.
-    fn list_quota_holders(&self) -> Vec<RunningJob>;
+    fn list_charged_jobs(&self) -> Vec<RunningJob>;
     /// What the clusters that take jobs have, to weigh lost work by.
     fn sum_ready_fleet(&mut self) -> Resources;
     /// What is free in all clusters together.
@@ -43,12 +44,12 @@ pub struct PreemptionRound {
 }
 
 impl Engine {
-    /// Makes attempts for those that are considered at `now`, in seconds since 1970.
+    /// Makes attempts for those that are considered at `now`.
     pub fn run_preemption_round(
         &self,
         schedule: &mut AttemptSchedule,
         world: &mut impl PreemptionWorld,
-        now: i64,
+        now: EpochSeconds,
     ) -> PreemptionRound {
         let mut round = PreemptionRound::default();
         schedule.forget_absent(|id| self.is_pending(id.as_str()));
@@ -59,7 +60,7 @@ impl Engine {
         if selected.is_empty() {
             return round;
         }
-        round.running = world.list_quota_holders();
+        round.running = world.list_charged_jobs();
         let (queues, fleet) = (self.queue_accounts(), world.sum_ready_fleet());
         let input = PreemptionInput {
             queues: &queues,

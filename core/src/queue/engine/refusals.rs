@@ -58,9 +58,9 @@ impl FreeNeeded {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CapacityLack {
     /// Room.
-    Room,
+    Insufficient,
     /// Room in clusters that are not kept for others.
-    UnreservedRoom,
+    InsufficientUnreserved,
     /// Clusters that would hold it if everything were empty.
     LargerClusters,
 }
@@ -68,7 +68,7 @@ pub(crate) enum CapacityLack {
 impl CapacityLack {
     /// Of a job that fits nowhere now, or `never`.
     pub(crate) const fn of(never: bool) -> Self {
-        if never { Self::LargerClusters } else { Self::Room }
+        if never { Self::LargerClusters } else { Self::Insufficient }
     }
 }
 

@@ -203,7 +203,9 @@ mod tests {
             created,
             id: id.into(),
         };
-        let submitted = |at: u32| key(SubmitTime::new(7, 7_000_000 + i64::from(at)), format!("{}", 999_999 - at));
+        let submitted = |at: u32| {
+            key(SubmitTime::new(EpochSeconds::new(7), 7_000_000 + i64::from(at)), format!("{}", 999_999 - at))
+        };
         let in_order: Vec<JobKey> = (1..500).map(|at| submitted(at * 2_000)).collect();
         let mut keys = in_order.clone();
         keys.sort_by(|a, b| a.id.cmp(&b.id));
@@ -213,7 +215,7 @@ mod tests {
         // Of what has no stamp the second is known alone.
         assert!(key(7.into(), "z".into()) < in_order[0] && in_order[498] < key(8.into(), "a".into()));
         // However early a job says that it was submitted, it goes after those of an earlier second.
-        assert!(in_order[498] < key(SubmitTime::new(8, 0), "a".into()));
+        assert!(in_order[498] < key(SubmitTime::new(EpochSeconds::new(8), 0), "a".into()));
     }
 
     /// Volcano's `Test_updateQueueAttrShare` (`capacity_test.go`); requests are no part of it, here not even an

@@ -7,12 +7,17 @@
 //! something changed, or when time alone may help: its backoff ends, the eviction budget fills, or a protected job
 //! loses its protection.
 //!
-//! The controller and the simulator run this same state machine. All times are seconds since 1970, handed in.
+//! The controller and the simulator run this same state machine. All times are handed in.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{AttemptRefusal, EvictionBudget, EvictionPlan, FailedAttempts, NoEvictions, PreemptionPolicy};
-use crate::{gang::QueueName, queue::JobId, resources::Resources, time::SubmitTime};
+use crate::{
+    gang::QueueName,
+    queue::JobId,
+    resources::Resources,
+    time::{EpochSeconds, SubmitTime},
+};
 
 /// First jobs of each queue that are considered in one round.
 pub const HEADS_PER_QUEUE: usize = 4;
@@ -63,7 +68,7 @@ pub enum ClosedAttempt {
 /// Why a preemptor is not considered now.
 #[derive(Debug, Clone, Copy)]
 struct Pause {
-    until: i64,
+    until: EpochSeconds,
     /// Changes seen when it was refused, if another change is waited for too.
     changes: Option<u64>,
 }
@@ -76,13 +81,13 @@ pub struct AttemptSchedule {
     pace: Pace,
     budget: Option<EvictionBudget>,
     /// The preemptor of the open attempt, and when its hold window ends.
-    open: Option<(JobId, i64)>,
+    open: Option<(JobId, EpochSeconds)>,
     failed: BTreeMap<JobId, FailedAttempts>,
     paused: BTreeMap<JobId, Pause>,
     changes: u64,
     has_cause: bool,
-    last_round: Option<i64>,
-    due: Option<i64>,
+    last_round: Option<EpochSeconds>,
+    due: Option<EpochSeconds>,
 }
 
 impl Default for AttemptSchedule {
@@ -116,7 +121,11 @@ impl AttemptSchedule {
     }
 
     /// Ends the open attempt if its preemptor is pending no more or its hold window is over.
-    pub fn close_attempt_if_over(&mut self, is_pending: impl Fn(&JobId) -> bool, now: i64) -> Option<ClosedAttempt> {
+    pub fn close_attempt_if_over(
+        &mut self,
+        is_pending: impl Fn(&JobId) -> bool,
+        now: EpochSeconds,
+    ) -> Option<ClosedAttempt> {
         let (preemptor, until) = self.open.clone()?;
         if !is_pending(&preemptor) {
             self.failed.remove(&preemptor);
@@ -133,7 +142,7 @@ impl AttemptSchedule {
     }
 
     /// Takes up an attempt that was made before a restart.
-    pub fn reopen_attempt(&mut self, preemptor: JobId, until: i64) {
+    pub fn reopen_attempt(&mut self, preemptor: JobId, until: EpochSeconds) {
         self.open.get_or_insert((preemptor, until));
     }
 
@@ -151,12 +160,12 @@ impl AttemptSchedule {
 
     /// When a round may be due though nothing happens.
     #[must_use]
-    pub const fn due(&self) -> Option<i64> {
+    pub const fn due(&self) -> Option<EpochSeconds> {
         self.due
     }
 
     /// Whether a round is made now; `is_settled` while nothing more can be released and no eviction is under way.
-    pub fn begin_round(&mut self, is_settled: bool, now: i64) -> bool {
+    pub fn begin_round(&mut self, is_settled: bool, now: EpochSeconds) -> bool {
         if let Some((_, until)) = self.open {
             self.due = Some(until);
             return false;
@@ -178,11 +187,10 @@ impl AttemptSchedule {
 
     /// Those that are considered in this round, the most important first. A job waits a while before others lose work
     /// for it ([`super::PreemptionBounds::patience`]).
-    pub fn select_preemptors(&mut self, mut all: Vec<PendingPreemptor>, now: i64) -> Vec<PendingPreemptor> {
+    pub fn select_preemptors(&mut self, mut all: Vec<PendingPreemptor>, now: EpochSeconds) -> Vec<PendingPreemptor> {
         let patience = self.policy.bounds.patience;
-        let young = |job: &PendingPreemptor| {
-            Some(job.created.as_second().saturating_add(patience)).filter(|since| *since > now)
-        };
+        let young =
+            |job: &PendingPreemptor| Some(job.created.as_time().saturating_add(patience)).filter(|since| *since > now);
         let first_due = all.iter().filter_map(young).min();
         first_due.into_iter().for_each(|at| self.schedule_round_at(at));
         all.retain(|job| young(job).is_none() && self.may_attempt(&job.id, now));
@@ -201,7 +209,7 @@ impl AttemptSchedule {
     }
 
     /// Evictions that may be made now.
-    pub fn budget(&mut self, now: i64) -> EvictionBudget {
+    pub fn budget(&mut self, now: EpochSeconds) -> EvictionBudget {
         *self.budget.get_or_insert_with(|| EvictionBudget::start_empty(now))
     }
 
@@ -214,7 +222,7 @@ impl AttemptSchedule {
         &mut self,
         preemptor: &JobId,
         outcome: Result<EvictionPlan, Box<NoEvictions>>,
-        now: i64,
+        now: EpochSeconds,
     ) -> Result<EvictionPlan, Box<NoEvictions>> {
         match &outcome {
             Ok(plan) => {
@@ -235,7 +243,7 @@ impl AttemptSchedule {
         self.paused.retain(|id, _| is_pending(id));
     }
 
-    fn pause_preemptor(&mut self, id: &JobId, refusal: &NoEvictions, now: i64) {
+    fn pause_preemptor(&mut self, id: &JobId, refusal: &NoEvictions, now: EpochSeconds) {
         if refusal.refused == AttemptRefusal::Unneeded {
             return;
         }
@@ -258,7 +266,7 @@ impl AttemptSchedule {
         self.paused.insert(id.clone(), pause);
     }
 
-    fn may_attempt(&mut self, id: &JobId, now: i64) -> bool {
+    fn may_attempt(&mut self, id: &JobId, now: EpochSeconds) -> bool {
         match self.paused.get(id).copied() {
             Some(Pause { changes: Some(changes), .. }) if changes == self.changes => false,
             Some(Pause { until, .. }) if until > now => {
@@ -269,7 +277,7 @@ impl AttemptSchedule {
         }
     }
 
-    fn schedule_round_at(&mut self, at: i64) {
+    fn schedule_round_at(&mut self, at: EpochSeconds) {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 }
@@ -284,8 +292,14 @@ mod tests {
         PendingPreemptor { id: id.into(), queue, queue_priority: 0, priority, created: created.into(), asks }
     }
 
-    fn plan(until: i64) -> EvictionPlan {
-        let hold = HoldWindow { who: "a".into(), queue: "q".into(), what: Resources::new(), since: 0, until };
+    fn plan(until: EpochSeconds) -> EvictionPlan {
+        let hold = HoldWindow {
+            who: "a".into(),
+            queue: "q".into(),
+            what: Resources::new(),
+            since: EpochSeconds::new(0),
+            until,
+        };
         EvictionPlan { victims: Vec::new(), frees: Resources::new(), lost_work: 0, hold }
     }
 
@@ -301,29 +315,35 @@ mod tests {
     #[test]
     fn a_round_needs_a_cause_and_a_pause_and_no_open_attempt() {
         let mut schedule = AttemptSchedule::default();
-        assert!(!schedule.begin_round(true, 100), "nothing changed");
+        assert!(!schedule.begin_round(true, EpochSeconds::new(100)), "nothing changed");
         schedule.note_change();
-        assert!(!schedule.begin_round(false, 100), "something can be released");
-        assert!(schedule.begin_round(true, 100));
+        assert!(!schedule.begin_round(false, EpochSeconds::new(100)), "something can be released");
+        assert!(schedule.begin_round(true, EpochSeconds::new(100)));
         schedule.note_change();
-        assert!(!schedule.begin_round(true, 100));
-        assert_eq!(schedule.due(), Some(101));
-        assert!(schedule.begin_round(true, 101));
-        assert!(schedule.record_outcome(&"a".into(), Ok(plan(400)), 101).is_ok());
+        assert!(!schedule.begin_round(true, EpochSeconds::new(100)));
+        assert_eq!(schedule.due(), Some(EpochSeconds::new(101)));
+        assert!(schedule.begin_round(true, EpochSeconds::new(101)));
+        assert!(schedule.record_outcome(&"a".into(), Ok(plan(EpochSeconds::new(400))), EpochSeconds::new(101)).is_ok());
         schedule.note_change();
-        assert!(!schedule.begin_round(true, 200));
-        assert_eq!((schedule.due(), schedule.preemptor()), (Some(400), Some(&"a".into())));
+        assert!(!schedule.begin_round(true, EpochSeconds::new(200)));
+        assert_eq!((schedule.due(), schedule.preemptor()), (Some(EpochSeconds::new(400)), Some(&"a".into())));
     }
 
     #[test]
     fn an_attempt_ends_with_its_preemptor_or_its_hold_window() {
         let mut schedule = AttemptSchedule::default();
-        schedule.reopen_attempt("a".into(), 400);
-        assert_eq!(schedule.close_attempt_if_over(|_| true, 399), None);
-        assert_eq!(schedule.close_attempt_if_over(|_| true, 400), Some(ClosedAttempt::Failed("a".into(), 1)));
+        schedule.reopen_attempt("a".into(), EpochSeconds::new(400));
+        assert_eq!(schedule.close_attempt_if_over(|_| true, EpochSeconds::new(399)), None);
+        assert_eq!(
+            schedule.close_attempt_if_over(|_| true, EpochSeconds::new(400)),
+            Some(ClosedAttempt::Failed("a".into(), 1))
+        );
         assert_eq!(schedule.failed_attempts(&"a".into()).failed, 1);
-        schedule.reopen_attempt("a".into(), 800);
-        assert_eq!(schedule.close_attempt_if_over(|_| false, 500), Some(ClosedAttempt::Done("a".into())));
+        schedule.reopen_attempt("a".into(), EpochSeconds::new(800));
+        assert_eq!(
+            schedule.close_attempt_if_over(|_| false, EpochSeconds::new(500)),
+            Some(ClosedAttempt::Done("a".into()))
+        );
         assert_eq!(schedule.failed_attempts(&"a".into()).failed, 0);
     }
 
@@ -331,17 +351,19 @@ mod tests {
     fn who_was_refused_is_considered_again_after_a_change_and_a_while() {
         let mut schedule = AttemptSchedule::default();
         let all = || vec![pending("a", 0, 0), pending("b", 5, 0), pending("young", 9, 90)];
-        assert_eq!(ids(schedule.select_preemptors(all(), 100)), ["b", "a"]);
-        assert_eq!(schedule.due(), Some(150));
-        assert!(schedule.record_outcome(&"b".into(), Err(refusal(AttemptRefusal::Nobody)), 100).is_err());
-        assert_eq!(ids(schedule.select_preemptors(all(), 120)), ["a"], "nothing changed");
+        assert_eq!(ids(schedule.select_preemptors(all(), EpochSeconds::new(100))), ["b", "a"]);
+        assert_eq!(schedule.due(), Some(EpochSeconds::new(150)));
+        assert!(
+            schedule.record_outcome(&"b".into(), Err(refusal(AttemptRefusal::Nobody)), EpochSeconds::new(100)).is_err()
+        );
+        assert_eq!(ids(schedule.select_preemptors(all(), EpochSeconds::new(120))), ["a"], "nothing changed");
         schedule.note_change();
-        assert_eq!(ids(schedule.select_preemptors(all(), 104)), ["a"], "too soon");
-        assert_eq!(ids(schedule.select_preemptors(all(), 105)), ["b", "a"]);
-        let backoff = AttemptRefusal::Backoff { failed: 1, until: 130 };
-        assert!(schedule.record_outcome(&"b".into(), Err(refusal(backoff)), 105).is_err());
+        assert_eq!(ids(schedule.select_preemptors(all(), EpochSeconds::new(104))), ["a"], "too soon");
+        assert_eq!(ids(schedule.select_preemptors(all(), EpochSeconds::new(105))), ["b", "a"]);
+        let backoff = AttemptRefusal::Backoff { failed: 1, until: EpochSeconds::new(130) };
+        assert!(schedule.record_outcome(&"b".into(), Err(refusal(backoff)), EpochSeconds::new(105)).is_err());
         schedule.note_change();
-        assert_eq!(ids(schedule.select_preemptors(all(), 129)), ["a"]);
-        assert_eq!(ids(schedule.select_preemptors(all(), 130)), ["b", "a"]);
+        assert_eq!(ids(schedule.select_preemptors(all(), EpochSeconds::new(129))), ["a"]);
+        assert_eq!(ids(schedule.select_preemptors(all(), EpochSeconds::new(130))), ["b", "a"]);
     }
 }

@@ -3,7 +3,7 @@
 //! Rule: instant fairness wastes work, so four bounds limit the damage. The whole fleet has an eviction budget, a
 //! token bucket. Each job has a growing cooldown after an eviction and a largest number of evictions without progress.
 //! Each attempt has a largest number of victims. Each preemptor backs off, longer each time, when its attempts fail.
-//! All times are seconds since 1970, handed in: nothing here reads a clock.
+//! All times are handed in: nothing here reads a clock.
 
 use crate::{
     gang::QueueName,
@@ -13,6 +13,7 @@ use crate::{
         reservation::RESERVATION_AFTER,
     },
     resources::Resources,
+    time::EpochSeconds,
     token_bucket::{Refill, TokenBucket},
 };
 
@@ -79,45 +80,46 @@ pub struct EvictionBudget {
 impl EvictionBudget {
     /// With nothing in it.
     #[must_use]
-    pub const fn start_empty(now: i64) -> Self {
-        Self { bucket: TokenBucket::new(0, now) }
+    pub const fn start_empty(now: EpochSeconds) -> Self {
+        Self { bucket: TokenBucket::new(0, now.as_seconds()) }
     }
 
     /// With all that it holds.
     #[must_use]
-    pub fn start_full(rate: EvictionRate, now: i64) -> Self {
-        Self { bucket: TokenBucket::new(rate.refill().most, now) }
+    pub fn start_full(rate: EvictionRate, now: EpochSeconds) -> Self {
+        Self { bucket: TokenBucket::new(rate.refill().most, now.as_seconds()) }
     }
 
     /// Evictions that may be made at this time.
     #[must_use]
-    pub fn count_available_evictions(&self, rate: EvictionRate, now: i64) -> u32 {
-        u32::try_from((self.bucket.level_at(rate.refill(), now) / rate.parts_of_one()).max(0)).unwrap_or(u32::MAX)
+    pub fn count_available_evictions(&self, rate: EvictionRate, now: EpochSeconds) -> u32 {
+        u32::try_from((self.bucket.level_at(rate.refill(), now.as_seconds()) / rate.parts_of_one()).max(0))
+            .unwrap_or(u32::MAX)
     }
 
     /// Whether one attempt may make this many at this time.
     #[must_use]
-    pub fn can_afford(&self, rate: EvictionRate, evictions: u32, now: i64) -> bool {
+    pub fn can_afford(&self, rate: EvictionRate, evictions: u32, now: EpochSeconds) -> bool {
         self.missing_parts(rate, evictions, now) == 0 && (rate.evictions > 0 || evictions == 0)
     }
 
     /// When one attempt may make this many; `None` if never, for nothing is ever refilled.
     #[must_use]
-    pub fn find_time_of_enough(&self, rate: EvictionRate, evictions: u32, now: i64) -> Option<i64> {
+    pub fn find_time_of_enough(&self, rate: EvictionRate, evictions: u32, now: EpochSeconds) -> Option<EpochSeconds> {
         let refill = i64::from(rate.evictions);
         let missing = self.missing_parts(rate, evictions, now);
         (refill > 0).then(|| now.saturating_add((missing + refill - 1) / refill))
     }
 
-    fn missing_parts(&self, rate: EvictionRate, evictions: u32, now: i64) -> i64 {
+    fn missing_parts(&self, rate: EvictionRate, evictions: u32, now: EpochSeconds) -> i64 {
         let needed = i64::from(evictions).saturating_mul(rate.parts_of_one()).min(rate.refill().most);
-        needed.saturating_sub(self.bucket.level_at(rate.refill(), now)).max(0)
+        needed.saturating_sub(self.bucket.level_at(rate.refill(), now.as_seconds())).max(0)
     }
 
     /// Takes evictions that were made.
-    pub fn take_evictions(&mut self, rate: EvictionRate, evictions: usize, now: i64) {
+    pub fn take_evictions(&mut self, rate: EvictionRate, evictions: usize, now: EpochSeconds) {
         let cost = i64::try_from(evictions).unwrap_or(i64::MAX).saturating_mul(rate.parts_of_one());
-        self.bucket.take_parts(rate.refill(), cost, now);
+        self.bucket.take_parts(rate.refill(), cost, now.as_seconds());
     }
 }
 
@@ -138,13 +140,13 @@ pub struct EvictionHistory {
     /// How many times.
     pub count: u32,
     /// The last time.
-    pub last: Option<i64>,
+    pub last: Option<EpochSeconds>,
 }
 
 impl EvictionHistory {
     /// As it is once `candidate` was evicted at `now`.
     #[must_use]
-    pub fn after_eviction(candidate: &RunningJob, bounds: &PreemptionBounds, now: i64) -> Self {
+    pub fn after_eviction(candidate: &RunningJob, bounds: &PreemptionBounds, now: EpochSeconds) -> Self {
         let before = if bounds.has_progressed(candidate, now) { 0 } else { candidate.evictions.count };
         Self { count: before.saturating_add(1), last: Some(now) }
     }
@@ -156,19 +158,19 @@ pub struct FailedAttempts {
     /// How many.
     pub failed: u32,
     /// When the last one ended.
-    pub last: Option<i64>,
+    pub last: Option<EpochSeconds>,
 }
 
 impl FailedAttempts {
     /// With one more.
     #[must_use]
-    pub const fn with_failure_at(self, now: i64) -> Self {
+    pub const fn with_failure_at(self, now: EpochSeconds) -> Self {
         Self { failed: self.failed.saturating_add(1), last: Some(now) }
     }
 
     /// When it may try again.
     #[must_use]
-    pub fn not_before(&self, bounds: &PreemptionBounds) -> Option<i64> {
+    pub fn not_before(&self, bounds: &PreemptionBounds) -> Option<EpochSeconds> {
         let last = self.last?;
         Some(last.saturating_add(double_pause(bounds.backoff, self.failed, bounds.longest)))
     }
@@ -177,20 +179,20 @@ impl FailedAttempts {
 impl PreemptionBounds {
     /// True if the job has something to show since it was last placed.
     #[must_use]
-    pub fn has_progressed(&self, candidate: &RunningJob, now: i64) -> bool {
-        let ran = candidate.started.map_or(0, |started| now.saturating_sub(started));
+    pub fn has_progressed(&self, candidate: &RunningJob, now: EpochSeconds) -> bool {
+        let ran = candidate.started.map_or(0, |started| now.seconds_since(started));
         candidate.progressed || ran >= self.progress
     }
 
     /// Until when a job is left alone.
-    pub(crate) fn cools_until(&self, candidate: &RunningJob) -> Option<i64> {
+    pub(crate) fn cools_until(&self, candidate: &RunningJob) -> Option<EpochSeconds> {
         let EvictionHistory { count, last: Some(last) } = candidate.evictions else { return None };
         let since = candidate.started.unwrap_or(last).max(last);
         Some(since.saturating_add(double_pause(self.cooldown, count, self.longest)))
     }
 
     /// When a job that these bounds protect is not protected by them any more, if nothing else happens.
-    pub(crate) fn protection_ends_at(&self, candidate: &RunningJob, now: i64) -> Option<i64> {
+    pub(crate) fn protection_ends_at(&self, candidate: &RunningJob, now: EpochSeconds) -> Option<EpochSeconds> {
         let spent = self
             .is_evicted_too_often(candidate, now)
             .then(|| candidate.started.map(|started| started.saturating_add(self.progress)));
@@ -201,7 +203,7 @@ impl PreemptionBounds {
     }
 
     /// True if it was taken from too often.
-    pub(crate) fn is_evicted_too_often(&self, candidate: &RunningJob, now: i64) -> bool {
+    pub(crate) fn is_evicted_too_often(&self, candidate: &RunningJob, now: EpochSeconds) -> bool {
         candidate.evictions.count >= self.evictions && !self.has_progressed(candidate, now)
     }
 }
@@ -223,13 +225,13 @@ pub struct HoldWindow {
     /// How much.
     pub what: Resources,
     /// From when.
-    pub since: i64,
+    pub since: EpochSeconds,
     /// Until when, unless it starts before. It is over *at* this second.
-    pub until: i64,
+    pub until: EpochSeconds,
 }
 
 impl HoldWindow {
-    pub(crate) fn open_window(preemptor: &Preemptor, bounds: &PreemptionBounds, now: i64) -> Self {
+    pub(crate) fn open_window(preemptor: &Preemptor, bounds: &PreemptionBounds, now: EpochSeconds) -> Self {
         Self {
             who: preemptor.id.clone(),
             queue: preemptor.queue.clone(),

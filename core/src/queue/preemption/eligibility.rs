@@ -32,10 +32,13 @@ use crate::{
     queue::{
         preemption::{
             EvictionReason, Exemption, NotEntitled, PreemptionInput, Preemptor, RuleScope, RunningJob,
-            within_deserved::{AccountIndex, ChargeParts, Cover, Coverage, QueueAccounts, QueueAttributes},
+            within_deserved::{
+                AccountIndex, ChargeParts, DeservedStatus, DeservedStatuses, QueueAccounts, QueueAttributes,
+            },
         },
         quota::amounts::{Dim, DimAmounts, Sparse},
     },
+    time::EpochSeconds,
 };
 
 /// Which part of a job is looked at.
@@ -60,7 +63,7 @@ pub(crate) struct Eligibility<'a> {
     pub(crate) preemptor: &'a Preemptor,
     pub(crate) accounts: QueueAccounts,
     pub(crate) parts: Vec<ChargeParts>,
-    pub(crate) coverage: Coverage,
+    pub(crate) statuses: DeservedStatuses,
     asks: Sparse,
     lacks: Vec<Dim>,
     /// By how many of its queues are not the victim's, what the preemptor may take back.
@@ -85,9 +88,9 @@ impl<'a> Eligibility<'a> {
         let lacked =
             |dim: &Dim| preemptor.lacks.is_empty() || preemptor.lacks.contains(accounts.dims.resource_of(*dim));
         let lacks = asks.iter().filter(|(_, amount)| *amount > 0).map(|(dim, _)| *dim).filter(lacked).collect();
-        let coverage = Coverage::new(&accounts, input.running, &parts, (preemptor, &asks));
+        let statuses = DeservedStatuses::new(&accounts, input.running, &parts, (preemptor, &asks));
         let levels = accounts.path_of(&preemptor.queue).len();
-        let mut eligibility = Self { input, preemptor, accounts, parts, coverage, asks, lacks, entitled: Vec::new() };
+        let mut eligibility = Self { input, preemptor, accounts, parts, statuses, asks, lacks, entitled: Vec::new() };
         eligibility.entitled = (0..=levels).map(|levels| eligibility.find_entitled_resources(levels)).collect();
         eligibility
     }
@@ -165,9 +168,9 @@ impl<'a> Eligibility<'a> {
         }
         let Ok(matters) = &self.entitled[meeting.preemptor] else { return Err(Exemption::NotNearer) };
         let steps = self.count_steps_above_deserved(job, part, meeting.candidate)?;
-        let counts = |level| match self.cover_of(job, part, level) {
-            Cover::Over(dims) => dims.iter().any(|dim| matters.contains(dim)),
-            Cover::Unstated | Cover::WithinDeserved => true,
+        let counts = |level| match self.deserved_status_of(job, part, level) {
+            DeservedStatus::Over(dims) => dims.iter().any(|dim| matters.contains(dim)),
+            DeservedStatus::Unstated | DeservedStatus::WithinDeserved => true,
         };
         if !(0..meeting.candidate).all(counts) || !self.holds_any(job, part, steps, matters) {
             return Err(Exemption::OverElsewhere);
@@ -183,12 +186,12 @@ impl<'a> Eligibility<'a> {
     }
 
     /// Until when a job has its turn; `None` if it has none.
-    pub(crate) fn turn_until(&self, job: usize) -> Option<i64> {
+    pub(crate) fn turn_until(&self, job: usize) -> Option<EpochSeconds> {
         let candidate = &self.input.running[job];
         let (whole, meeting) = (self.amount_of(job, JobPart::Whole, 0), self.find_common_queue(candidate));
         let started = candidate.started?;
-        let created = candidate.created.as_second();
-        let waited = started - candidate.evictions.last.map_or(created, |last| last.max(created));
+        let created = candidate.created.as_time();
+        let waited = started.seconds_since(candidate.evictions.last.map_or(created, |last| last.max(created)));
         // Where a queue is over: what it did without in that time, over what the job has beyond; nothing if others are
         // there.
         let turn = |node: &QueueAttributes, dim: &Dim| {
@@ -227,13 +230,14 @@ impl<'a> Eligibility<'a> {
     /// Steps that none of the first `levels` queues of a job covers: for all of it none, if its minimum is not covered.
     fn count_steps_above_deserved(&self, job: usize, part: JobPart, levels: usize) -> Result<u32, Exemption> {
         match part {
-            JobPart::Whole if self.coverage.minimum[job][..levels].contains(&Cover::WithinDeserved) => {
+            JobPart::Whole if self.statuses.minimum[job][..levels].contains(&DeservedStatus::WithinDeserved) => {
                 Err(Exemption::WithinDeserved)
             }
             JobPart::Whole => Ok(0),
             JobPart::Surplus => {
-                let covered = self.coverage.surplus[job][..levels].iter().map(|spare| spare.covered).max();
-                match self.parts[job].surplus_steps().saturating_sub(covered.unwrap_or(0)) {
+                let within_deserved =
+                    self.statuses.surplus[job][..levels].iter().map(|spare| spare.within_deserved).max();
+                match self.parts[job].surplus_steps().saturating_sub(within_deserved.unwrap_or(0)) {
                     0 => Err(Exemption::WithinDeserved),
                     steps => Ok(steps),
                 }
@@ -243,15 +247,15 @@ impl<'a> Eligibility<'a> {
 
     /// True if, from the preemptor's queue up, a queue covers the preemptor before one covers the job.
     fn preemptor_is_within_deserved_first(&self, job: usize, meeting: CommonQueue) -> bool {
-        let preemptor = &self.coverage.preemptor;
+        let preemptor = &self.statuses.preemptor;
         if preemptor[..meeting.preemptor].contains(&true) {
             return true;
         }
-        let above = preemptor[meeting.preemptor..].iter().zip(&self.coverage.minimum[job][meeting.candidate..]);
+        let above = preemptor[meeting.preemptor..].iter().zip(&self.statuses.minimum[job][meeting.candidate..]);
         for (preemptor, job) in above {
             match (preemptor, job) {
                 (true, _) => return true,
-                (false, Cover::WithinDeserved) => return false,
+                (false, DeservedStatus::WithinDeserved) => return false,
                 (false, _) => {}
             }
         }
@@ -284,10 +288,10 @@ impl<'a> Eligibility<'a> {
         if all { Ok(()) } else { Err(Exemption::NotReclaimable) }
     }
 
-    fn cover_of(&self, job: usize, part: JobPart, level: usize) -> &Cover {
+    fn deserved_status_of(&self, job: usize, part: JobPart, level: usize) -> &DeservedStatus {
         match part {
-            JobPart::Surplus => &self.coverage.surplus[job][level].next,
-            JobPart::Whole => &self.coverage.minimum[job][level],
+            JobPart::Surplus => &self.statuses.surplus[job][level].next,
+            JobPart::Whole => &self.statuses.minimum[job][level],
         }
     }
 
@@ -345,8 +349,8 @@ impl<'a> Eligibility<'a> {
         let node = &self.accounts.nodes[path[at]];
         let matters = self.reclaimable_resources(meeting.preemptor);
         let whole = self.amount_of(job, JobPart::Whole, 0);
-        let over = match self.cover_of(job, part, at) {
-            Cover::Over(dims) => dims.iter().find(|dim| matters.contains(dim)),
+        let over = match self.deserved_status_of(job, part, at) {
+            DeservedStatus::Over(dims) => dims.iter().find(|dim| matters.contains(dim)),
             _ => matters.iter().find(|dim| whole.get(**dim) > 0),
         };
         let over = over.copied();

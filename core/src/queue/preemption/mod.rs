@@ -52,7 +52,7 @@ use crate::{
     gang::QueueName,
     queue::JobId,
     resources::{Limits, ResourceName, Resources},
-    time::SubmitTime,
+    time::{EpochSeconds, SubmitTime},
 };
 
 /// What a queue may have and has; inner queues too, the root not.
@@ -92,8 +92,8 @@ pub struct RunningJob {
     pub ours: bool,
     /// When it came.
     pub created: SubmitTime,
-    /// Since when it is placed, in seconds since 1970; `None` while it is only admitted, and has nothing to lose.
-    pub started: Option<i64>,
+    /// Since when it is placed; `None` while it is only admitted, and has nothing to lose.
+    pub started: Option<EpochSeconds>,
     /// What it is charged now.
     pub charge: Resources,
     /// Pods that it can spare, if it is a gang that is placed once.
@@ -109,7 +109,7 @@ impl RunningJob {
     /// goes first, and then the names decide. So the answer is one that a user can work out, which UIDs would not be. A
     /// job that is only admitted starts last.
     pub(crate) fn start_order(&self) -> impl Ord {
-        (self.started.unwrap_or(i64::MAX), self.created, &self.namespace, &self.name, &self.id)
+        (self.started.unwrap_or(EpochSeconds::MAX), self.created, &self.namespace, &self.name, &self.id)
     }
 }
 
@@ -145,8 +145,8 @@ pub struct PreemptionInput<'a> {
     pub policy: &'a PreemptionPolicy,
     /// How much may be taken now.
     pub budget: &'a EvictionBudget,
-    /// Seconds since 1970.
-    pub now: i64,
+    /// The time.
+    pub now: EpochSeconds,
 }
 
 /// How much of a job is taken.

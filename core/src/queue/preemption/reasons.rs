@@ -7,6 +7,7 @@ use crate::{
     gang::QueueName,
     quantity::Quantity,
     resources::{ResourceName, Resources},
+    time::EpochSeconds,
 };
 
 /// By which right a job is taken.
@@ -153,8 +154,8 @@ pub enum AttemptRefusal {
     Backoff {
         /// How many did.
         failed: u32,
-        /// Until when, in seconds since 1970.
-        until: i64,
+        /// Until when.
+        until: EpochSeconds,
     },
     /// Nobody may be taken.
     Nobody,
@@ -180,8 +181,8 @@ pub enum AttemptRefusal {
         has: u32,
         /// Evictions that it ever holds; who needs more waits until it is full.
         most: u32,
-        /// When there are enough, in seconds since 1970; `None` if never.
-        enough_at: Option<i64>,
+        /// When there are enough; `None` if never.
+        enough_at: Option<EpochSeconds>,
     },
 }
 
@@ -196,8 +197,8 @@ pub struct NoEvictions {
     pub entitled: Result<(), NotEntitled>,
     /// Jobs that are left alone, by why.
     pub exempt: BTreeMap<Exemption, usize>,
-    /// When the first of those is not left alone any more that only was taken from before, in seconds since 1970.
-    pub free_at: Option<i64>,
+    /// When the first of those is not left alone any more that only was taken from before.
+    pub free_at: Option<EpochSeconds>,
 }
 
 impl NoEvictions {
@@ -215,9 +216,9 @@ impl NoEvictions {
         }
     }
 
-    /// When to ask again though nothing else happened, in seconds since 1970.
+    /// When to ask again though nothing else happened.
     #[must_use]
-    pub const fn again_at(&self) -> Option<i64> {
+    pub const fn again_at(&self) -> Option<EpochSeconds> {
         match self.refused {
             AttemptRefusal::Backoff { until, .. } => Some(until),
             AttemptRefusal::Rate { enough_at, .. } => enough_at,

@@ -5,9 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::queue::preemption::EvictionHistory;
+use crate::{queue::preemption::EvictionHistory, time::EpochSeconds};
 
-/// An eviction. Times are seconds since 1970.
+/// An eviction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EvictionRecord {
@@ -15,7 +15,7 @@ pub struct EvictionRecord {
     pub count: u32,
     /// When it last did, where this record is not of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last: Option<i64>,
+    pub last: Option<EpochSeconds>,
     /// Times that it found no place, or did not start there, since it last made progress: nobody took that from it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub requeues: u32,
@@ -23,9 +23,9 @@ pub struct EvictionRecord {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarts: u32,
     /// When.
-    pub at: i64,
+    pub at: EpochSeconds,
     /// Until when who it was for holds what came free, unless it starts before.
-    pub until: i64,
+    pub until: EpochSeconds,
     /// The binding that it was for: its UID. Of a job that was restarted, that of the Command.
     pub preemptor: String,
     /// By which right: a token.
@@ -45,7 +45,7 @@ pub struct EvictionRecord {
 #[serde(rename_all = "camelCase")]
 pub struct LastMove {
     /// When.
-    pub at: i64,
+    pub at: EpochSeconds,
     /// Clusters that were not cold then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub avoid: Vec<String>,
@@ -101,7 +101,7 @@ mod tests {
         let of = |text: &str| EvictionRecord::parse(text).unwrap().eviction_history();
         let rest = r#""until":20,"preemptor":"","reason":"NotPlaced","message":"because""#;
         assert_eq!(of(&format!(r#"{{"count":0,"requeues":3,"at":10,{rest}}}"#)), EvictionHistory::default());
-        let before = EvictionHistory { count: 2, last: Some(5) };
+        let before = EvictionHistory { count: 2, last: Some(EpochSeconds::new(5)) };
         assert_eq!(of(&format!(r#"{{"count":2,"last":5,"requeues":3,"at":10,{rest}}}"#)), before);
     }
 }

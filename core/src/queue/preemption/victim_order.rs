@@ -20,6 +20,7 @@ use crate::{
         quota::amounts::{Dim, DimAmounts},
     },
     resources::{ResourceName, Resources},
+    time::EpochSeconds,
 };
 
 /// Billionths, for shares.
@@ -250,11 +251,11 @@ impl Borrowers {
 
 /// What it costs: the part of the fleet it held, resource by resource, times how long it ran.
 pub(crate) fn compute_lost_work<'a>(
-    (fleet, now): (&Resources, i64),
+    (fleet, now): (&Resources, EpochSeconds),
     candidate: &RunningJob,
     amount: impl Iterator<Item = (&'a ResourceName, i128)>,
 ) -> i128 {
-    let ran = i128::from(candidate.started.map_or(0, |started| now.saturating_sub(started).max(0)));
+    let ran = i128::from(candidate.started.map_or(0, |started| now.seconds_since(started).max(0)));
     let share = |(name, amount): (&ResourceName, i128)| match fleet.get(name.as_str()).as_nano() {
         ..=0 => WHOLE_SHARE,
         fleet => amount.max(0).saturating_mul(WHOLE_SHARE) / fleet,

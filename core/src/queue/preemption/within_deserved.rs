@@ -163,7 +163,7 @@ fn stated_usage(account: &QueueAccount, dims: &mut Dims) -> DimAmounts {
 
 /// Where something stands with one queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Cover {
+pub(crate) enum DeservedStatus {
     /// Within what the queue deserves, or needed for its guarantee.
     WithinDeserved,
     /// Borrowed: beyond what the queue deserves of these.
@@ -172,7 +172,7 @@ pub(crate) enum Cover {
     Unstated,
 }
 
-impl Cover {
+impl DeservedStatus {
     fn of_amount(node: &QueueAttributes, taken: &DimAmounts, amount: &[(Dim, i128)]) -> Self {
         let asked = || amount.iter().filter(|(_, amount)| *amount > 0);
         if asked().any(|(dim, _)| node.guarantee.get(*dim).is_some_and(|least| taken.get(*dim) < least)) {
@@ -191,11 +191,11 @@ impl Cover {
 
 /// Where a job's surplus stands with one queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SurplusCover {
+pub(crate) struct SurplusStatus {
     /// Steps that are covered: those that would go last.
-    pub(crate) covered: u32,
+    pub(crate) within_deserved: u32,
     /// How the step stands that would go next after all that are not covered have gone; covered if there are none.
-    pub(crate) next: Cover,
+    pub(crate) next: DeservedStatus,
 }
 
 /// A job's charge in parts.
@@ -236,17 +236,17 @@ fn multiply_amount(amount: &[(Dim, i128)], times: u32) -> Vec<(Dim, i128)> {
 }
 
 /// Counts the surplus of a covered job, from the step that would go last.
-fn compute_surplus_cover(node: &QueueAttributes, taken: &mut DimAmounts, parts: &ChargeParts) -> SurplusCover {
-    let mut covered = 0_u32;
+fn compute_surplus_status(node: &QueueAttributes, taken: &mut DimAmounts, parts: &ChargeParts) -> SurplusStatus {
+    let mut within_deserved = 0_u32;
     for (step, steps) in parts.surplus.iter().rev() {
         let sits = count_steps_within_deserved(node, taken, step).min(*steps);
         taken.add(&multiply_amount(step, sits));
-        covered = covered.saturating_add(sits);
+        within_deserved = within_deserved.saturating_add(sits);
         if sits < *steps {
-            return SurplusCover { covered, next: Cover::of_amount(node, taken, step) };
+            return SurplusStatus { within_deserved, next: DeservedStatus::of_amount(node, taken, step) };
         }
     }
-    SurplusCover { covered, next: Cover::WithinDeserved }
+    SurplusStatus { within_deserved, next: DeservedStatus::WithinDeserved }
 }
 
 /// How many equal steps in a row are covered: as many as fit, and at least as many as the guarantee needs.
@@ -265,14 +265,14 @@ fn count_steps_within_deserved(node: &QueueAttributes, taken: &DimAmounts, step:
 
 /// What covers each job, in the order of the input, then along its queue's path.
 #[derive(Debug)]
-pub(crate) struct Coverage {
-    pub(crate) minimum: Vec<Vec<Cover>>,
-    pub(crate) surplus: Vec<Vec<SurplusCover>>,
+pub(crate) struct DeservedStatuses {
+    pub(crate) minimum: Vec<Vec<DeservedStatus>>,
+    pub(crate) surplus: Vec<Vec<SurplusStatus>>,
     /// Whether the preemptor would be covered, had it started now, along its own path.
     pub(crate) preemptor: Vec<bool>,
 }
 
-impl Coverage {
+impl DeservedStatuses {
     pub(crate) fn new(
         accounts: &QueueAccounts,
         running: &[RunningJob],
@@ -281,25 +281,25 @@ impl Coverage {
     ) -> Self {
         let paths: Vec<&[AccountIndex]> = running.iter().map(|candidate| accounts.path_of(&candidate.queue)).collect();
         let mut ranked: Vec<usize> = (0..running.len()).collect();
-        ranked.sort_by_key(|job| coverage_order(&running[*job]));
+        ranked.sort_by_key(|job| deserved_order(&running[*job]));
         let mut below: Vec<Vec<usize>> = vec![Vec::new(); accounts.nodes.len()];
         for job in ranked {
             paths[job].iter().for_each(|spot| below[*spot].push(job));
         }
-        let mut coverage = Self {
+        let mut statuses = Self {
             minimum: vec![Vec::new(); running.len()],
             surplus: vec![Vec::new(); running.len()],
             preemptor: Vec::new(),
         };
         for spot in accounts.deepest_first() {
             let asker = accounts.path_of(&preemptor.0.queue).contains(&spot).then_some(preemptor);
-            coverage.compute_queue_coverage(&accounts.nodes[spot], &below[spot], running, parts, asker);
+            statuses.compute_queue_statuses(&accounts.nodes[spot], &below[spot], running, parts, asker);
         }
-        coverage
+        statuses
     }
 
     /// Counts all jobs below one queue; the queues below it were counted before.
-    fn compute_queue_coverage(
+    fn compute_queue_statuses(
         &mut self,
         node: &QueueAttributes,
         jobs: &[usize],
@@ -307,7 +307,7 @@ impl Coverage {
         parts: &[ChargeParts],
         preemptor: Option<(&Preemptor, &Sparse)>,
     ) {
-        let is_first = |job: &usize| matches!(self.minimum[*job].last(), Some(Cover::WithinDeserved));
+        let is_first = |job: &usize| matches!(self.minimum[*job].last(), Some(DeservedStatus::WithinDeserved));
         let (first, then): (Vec<usize>, Vec<usize>) = jobs.iter().copied().partition(is_first);
         let asker_first = matches!(self.preemptor.last(), Some(true));
         let mut asker = preemptor;
@@ -318,25 +318,26 @@ impl Coverage {
                 let comes_before =
                     (late, -i64::from(running[job].priority)) > (!asker_first, -i64::from(preemptor.priority));
                 if comes_before {
-                    self.preemptor.push(Cover::of_amount(node, &taken, asks) == Cover::WithinDeserved);
+                    self.preemptor
+                        .push(DeservedStatus::of_amount(node, &taken, asks) == DeservedStatus::WithinDeserved);
                     asker = None;
                 }
             }
-            let cover = Cover::of_amount(node, &taken, &parts[job].minimum);
-            if cover == Cover::WithinDeserved {
+            let status = DeservedStatus::of_amount(node, &taken, &parts[job].minimum);
+            if status == DeservedStatus::WithinDeserved {
                 taken.add(&parts[job].minimum);
             }
-            self.minimum[job].push(cover);
+            self.minimum[job].push(status);
         }
         if let Some((_, asks)) = asker {
-            self.preemptor.push(Cover::of_amount(node, &taken, asks) == Cover::WithinDeserved);
+            self.preemptor.push(DeservedStatus::of_amount(node, &taken, asks) == DeservedStatus::WithinDeserved);
         }
         for job in first.into_iter().chain(then) {
             let spare = match self.minimum[job].last() {
-                Some(borrowed @ (Cover::Over(_) | Cover::Unstated)) => {
-                    SurplusCover { covered: 0, next: borrowed.clone() }
+                Some(borrowed @ (DeservedStatus::Over(_) | DeservedStatus::Unstated)) => {
+                    SurplusStatus { within_deserved: 0, next: borrowed.clone() }
                 }
-                Some(Cover::WithinDeserved) | None => compute_surplus_cover(node, &mut taken, &parts[job]),
+                Some(DeservedStatus::WithinDeserved) | None => compute_surplus_status(node, &mut taken, &parts[job]),
             };
             self.surplus[job].push(spare);
         }
@@ -344,6 +345,6 @@ impl Coverage {
 }
 
 /// By priority, then by start.
-fn coverage_order(candidate: &RunningJob) -> impl Ord {
+fn deserved_order(candidate: &RunningJob) -> impl Ord {
     (std::cmp::Reverse(candidate.priority), candidate.start_order())
 }

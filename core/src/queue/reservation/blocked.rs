@@ -93,9 +93,9 @@ impl Blocked {
 
     /// Every shortage of capacity that blocks a job.
     pub(crate) fn list_capacity_shortages(&self) -> BTreeSet<ReservationId> {
-        let rooms = ReservationId { cause: ReservationCause::Capacity(0), queue: QueueIndex::ROOT }..;
-        let young = self.young.range(rooms.clone()).map(|(id, _)| *id);
-        self.due.range(rooms).map(|(id, _)| *id).chain(young).collect()
+        let capacity = ReservationId { cause: ReservationCause::Capacity(0), queue: QueueIndex::ROOT }..;
+        let young = self.young.range(capacity.clone()).map(|(id, _)| *id);
+        self.due.range(capacity).map(|(id, _)| *id).chain(young).collect()
     }
 }
 

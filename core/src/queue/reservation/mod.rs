@@ -160,13 +160,13 @@ impl Reservation {
     }
 
     /// Whether it blocks a job of this rank below its reach; `holder` is the job's own reservation.
-    fn blocks_rank(&self, rank: &ReservationRank, holder: Option<&Self>) -> bool {
+    fn blocks_rank(&self, rank: &ReservationRank, reserving: Option<&Self>) -> bool {
         if self.rank.id.is_of_same_job(&rank.id) {
             return false;
         }
-        match holder {
+        match reserving {
             // Not even the preemptor's blocks a higher priority, whether or not that one has a reservation.
-            Some(holder) => self.order_key() < holder.order_key() && !rank.outranks(&self.rank),
+            Some(reserving) => self.order_key() < reserving.order_key() && !rank.outranks(&self.rank),
             None => !rank.outranks(&self.rank),
         }
     }
@@ -356,14 +356,14 @@ impl Reservations {
 
     /// The reservations that block a job of this rank in the queue at the beginning of this path.
     pub(crate) fn list_reservations_blocking(&self, path: &[QueueIndex], rank: &ReservationRank) -> Vec<ReservationId> {
-        let holder = self.held_by_job(&rank.id).and_then(|(_, id)| self.all.get(&id));
+        let reserving = self.held_by_job(&rank.id).and_then(|(_, id)| self.all.get(&id));
         let (mut binding, mut seen) = (Vec::new(), BTreeSet::new());
         for node in path {
             for ((_, cause), front) in self.list_reservations_by_cause_at(*node) {
                 let Some(queue) = front.first().map(|(_, queue)| *queue) else { continue };
                 let id = ReservationId { cause: *cause, queue };
                 let binds = |reservation: &Reservation| {
-                    reservation.blocks_rank(rank, holder)
+                    reservation.blocks_rank(rank, reserving)
                         && (*cause != ReservationCause::Backoff || reservation.rank.outranks(rank))
                 };
                 if self.all.get(&id).is_some_and(binds) && seen.insert(id) {

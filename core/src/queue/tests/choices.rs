@@ -1,5 +1,6 @@
 //! Jobs that may use one of several card models.
 
+use crate::time::EpochSeconds;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -127,7 +128,7 @@ fn what_is_kept_for_a_job_on_one_model_does_not_keep_it_from_another() {
     engine.charge_job(&"holds H".into(), &"q".into(), &cards(&[("H", 4), ("all", 1)]));
     engine.enqueue_job(both(choosing("big", "q", 1, &["A", "H"], 3)));
     engine.enqueue_job(both(choosing("late", "q", 2, &["H"], 3)));
-    engine.set_now(1000);
+    engine.set_now(EpochSeconds::new(1000));
     assert!(start(&mut engine).is_empty());
     assert!(engine.has_reservation("big"));
     engine.remove_job("holds H");
@@ -201,7 +202,7 @@ fn a_job_holds_one_reservation_at_most_on_the_first_model_that_it_gets_one_on() 
     let runs = |of: &[&str]| cards(&of.iter().map(|model| (*model, 4)).collect::<Vec<_>>());
     engine.charge_job(&"runs".into(), &"q".into(), &runs(&models));
     engine.enqueue_job(choosing("greedy", "q", 1, &models, 3));
-    engine.set_now(1000);
+    engine.set_now(EpochSeconds::new(1000));
     assert!(start(&mut engine).is_empty());
     let reserved = |engine: &Engine, id: &str| engine.reservation_of(id)?.short.map(|(_, name)| name.to_string());
     assert_eq!(reserved(&engine, "greedy").as_deref(), Some("x.io/gpu:A"));

@@ -173,8 +173,8 @@ fn an_inner_guarantee_is_the_larger_of_its_own_and_of_those_below_together() {
             [guaranteed("top", "", own), guaranteed("a", "top", 4), guaranteed("b", "top", 2), free("uncle", "")];
         let engine = settled(queues, 10);
         assert_eq!(real(&engine, ["uncle", "top", "a", "b"]), [10 - kept, 10, 8, 6]);
-        let told = faults(&engine, "top");
-        assert_eq!(!told.is_empty(), own < 6, "{told:?}");
+        let reported = faults(&engine, "top");
+        assert_eq!(!reported.is_empty(), own < 6, "{reported:?}");
     }
 }
 
@@ -230,7 +230,7 @@ fn a_guarantee_above_its_own_capability_counts_as_that() {
 }
 
 #[test]
-fn what_is_negative_counts_as_nothing_and_is_told() {
+fn what_is_negative_counts_as_nothing_and_is_reported() {
     let mut spec = QueueSpec { weight: 0, guarantee: cpu(-5), ..deserving("q", "", -3) };
     spec.capability =
         [("cpu".into(), Quantity::from_units(-1)), ("gpu".into(), Quantity::from_units(-2))].into_iter().collect();
@@ -261,7 +261,7 @@ fn a_ceiling_that_nobody_can_read_is_nothing_and_not_no_limit() {
 }
 
 #[test]
-fn names_that_nothing_asks_for_count_nowhere_and_are_told() {
+fn names_that_nothing_asks_for_count_nowhere_and_are_reported() {
     let mut spec = QueueSpec { guarantee: amount("count/pods", 2), ..queue("q", 5) };
     for name in ["requests.cpu", "limits.nvidia.com/gpu"] {
         spec.capability.set(name, Quantity::from_units(1));
@@ -269,33 +269,33 @@ fn names_that_nothing_asks_for_count_nowhere_and_are_told() {
     }
     let engine = settled([spec, free("other", "")], 10);
     assert_eq!(deserved(&engine, ["q", "other"]), [5, 5], "by weight, for it says nothing that counts");
-    let told = |field: &str, name: &str| {
+    let reported = |field: &str, name: &str| {
         format!("{field}.{name} counts for nothing: pods ask for resources by their own name, as cpu")
     };
     assert_eq!(
         faults(&engine, "q"),
         [
-            told("spec.capability", "limits.nvidia.com/gpu"),
-            told("spec.capability", "requests.cpu"),
-            told("spec.deserved", "limits.nvidia.com/gpu"),
-            told("spec.deserved", "requests.cpu"),
-            told("spec.guarantee.resource", "count/pods"),
+            reported("spec.capability", "limits.nvidia.com/gpu"),
+            reported("spec.capability", "requests.cpu"),
+            reported("spec.deserved", "limits.nvidia.com/gpu"),
+            reported("spec.deserved", "requests.cpu"),
+            reported("spec.guarantee.resource", "count/pods"),
         ]
     );
     assert_eq!(engine.entitlement_of(&"q".into()).real, cpu(5));
 }
 
 #[test]
-fn nothing_of_one_card_model_is_deserved_or_guaranteed_and_that_is_told() {
+fn nothing_of_one_card_model_is_deserved_or_guaranteed_and_that_is_reported() {
     let mut spec = QueueSpec { guarantee: amount("x.io/gpu:a", 2), ..free("q", "") };
     spec.deserved.set("x.io/gpu:a", Quantity::from_units(3));
     spec.capability.set("x.io/gpu:a", Quantity::from_units(4));
     let mut engine = settled([spec, free("other", "")], 10);
     assert_eq!(deserved(&engine, ["q", "other"]), [5, 5], "by weight, for it says nothing that counts");
-    let told = |field: &str| {
+    let reported = |field: &str| {
         format!("{field}.x.io/gpu:a counts for nothing: pods ask for resources by their own name, as cpu")
     };
-    assert_eq!(faults(&engine, "q"), [told("spec.deserved"), told("spec.guarantee.resource")]);
+    assert_eq!(faults(&engine, "q"), [reported("spec.deserved"), reported("spec.guarantee.resource")]);
     // Nothing is kept free of it, and its ceiling counts: the annotation's is one.
     for (queue, units) in [("other", 100), ("q", 4), ("q", 1)] {
         engine.enqueue_job(job(&format!("{queue}{units}"), queue, 1, amount("x.io/gpu:a", units)));
@@ -307,7 +307,7 @@ fn nothing_of_one_card_model_is_deserved_or_guaranteed_and_that_is_told() {
 }
 
 #[test]
-fn every_rule_of_the_webhook_that_an_old_queue_breaks_is_told() {
+fn every_rule_of_the_webhook_that_an_old_queue_breaks_is_reported() {
     let mut inner = QueueSpec { deserved: limit(9), guarantee: cpu(5), ..child("inner", "top", 8) };
     inner.guarantee.set("gpu", Quantity::from_units(1));
     let engine =

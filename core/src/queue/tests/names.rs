@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{resources::ResourceName, tenant::Tenant};
+use crate::{resources::ResourceName, tenant::Tenant, time::EpochSeconds};
 
 fn one(name: String) -> (ResourceName, Quantity) {
     (name.into(), Quantity::from_units(1))
@@ -124,7 +124,7 @@ proptest! {
                 Event::Fleet(_) | Event::End(_) | Event::Leave(_) => {}
             }
             let [first, second] = [&mut alone, &mut among].map(|engine| {
-                engine.set_now(now);
+                engine.set_now(EpochSeconds::new(now));
                 let started = released(engine);
                 let why: Vec<_> = waiting.iter().map(|id| engine.explain_pending(id).map(|why| why.to_string())).collect();
                 let used = ["root", "top", "q0", "q1", "q2"].map(|queue| engine.usage_of(&queue.into()).used.to_string());

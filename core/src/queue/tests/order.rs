@@ -1,6 +1,7 @@
 //! Which queue and which job goes first.
 
 use super::*;
+use crate::time::EpochSeconds;
 
 #[test]
 fn a_queue_s_priority_is_strict_defect_15() {
@@ -58,7 +59,7 @@ fn the_policy_decides_what_the_order_looks_at() {
     let mut start = engine([deserving("a", 1), deserving("b", 1), deserving("low", 0)], 100);
     start.charge_job(&"a runs".into(), &"a".into(), &cpu(5));
     start.enqueue_job(Job { priority: 5, ..job("a5", "a", 3, cpu(1)) });
-    start.enqueue_job(Job { deadline: Some(40), ..job("a sla", "a", 2, cpu(1)) });
+    start.enqueue_job(Job { deadline: Some(EpochSeconds::new(40)), ..job("a sla", "a", 2, cpu(1)) });
     start.enqueue_job(Job { priority: 4, ..job("b4", "b", 4, cpu(1)) });
     start.enqueue_job(job("b0", "b", 1, cpu(1)));
     start.enqueue_job(job("low0", "low", 0, cpu(1)));
@@ -83,10 +84,10 @@ fn by_fair_history_whoever_used_less_lately_goes_first_until_both_have_had_as_mu
     let mut engine = engine([deserving("was idle"), deserving("was busy")], 20);
     engine.set_history_half_life(100);
     engine.set_order_policy(OrderPolicy::FairHistory);
-    engine.set_now(1000);
+    engine.set_now(EpochSeconds::new(1000));
     engine.charge_job(&"ran".into(), &"was busy".into(), &cpu(20));
     // 15 cores of 20, in the mean.
-    engine.set_now(1200);
+    engine.set_now(EpochSeconds::new(1200));
     engine.remove_job("ran");
     for i in 0..20 {
         engine.enqueue_job(job(&format!("b{i:02}"), "was busy", 0, cpu(1)));

@@ -1,6 +1,7 @@
 //! Limits of running jobs.
 
 use super::*;
+use crate::time::EpochSeconds;
 
 const GPU: &str = "nvidia.com/gpu";
 
@@ -43,7 +44,7 @@ fn jobs_of_another_namespace_pass_one_whose_namespace_runs_as_many_as_it_may() {
     for (id, namespace, created) in [("m1", "ml", 1), ("m2", "ml", 2), ("w1", "web", 3), ("m3", "ml", 4)] {
         engine.enqueue_job(of_namespace(namespace, job(id, "q", created, cpu(1))));
     }
-    engine.set_now(1_000);
+    engine.set_now(EpochSeconds::new(1_000));
     assert_eq!(released(&mut engine), ["m1", "w1"]);
     assert_eq!(
         says(&engine, "m2"),
@@ -123,7 +124,7 @@ fn the_place_of_a_job_that_has_a_reservation_is_kept_with_it() {
     engine.enqueue_job(job("runs", "q", 1, gpu()));
     assert_eq!(released(&mut engine), ["runs"]);
     engine.enqueue_job(job("waits", "q", 2, gpu()));
-    engine.set_now(1_000);
+    engine.set_now(EpochSeconds::new(1_000));
     assert_eq!(released(&mut engine), [""; 0]);
     assert!(engine.has_reservation("waits"));
     // It asks for none of what is short there, and would take the place.

@@ -1,6 +1,7 @@
 //! Tenants of one queue that take turns.
 
 use super::*;
+use crate::time::EpochSeconds;
 
 fn turns(order: TenantOrder, capability: i64) -> QueueSpec {
     QueueSpec { tenant_order: Some(order), ..queue("q", capability) }
@@ -81,13 +82,13 @@ fn a_reservation_blocks_nobody_who_has_less_and_goes_to_whose_turn_it_is() {
     let charged = |user| of(user, "ns", job("x", "q", 0, cpu(1))).ask.counted.clone();
     engine.charge_job_with_ancestors(&"a".into(), &"q".into(), &[], &cpu(2), &charged("ada"));
     engine.enqueue_job(of("ada", "ns", job("large", "q", 0, cpu(4))));
-    engine.set_now(10);
+    engine.set_now(EpochSeconds::new(10));
     assert!(released(&mut engine).is_empty() && engine.has_reservation("large"));
     engine.enqueue_job(of("ada", "ns", job("small", "q", 10, cpu(1))));
     engine.enqueue_job(of("bob", "ns", job("other", "q", 10, cpu(1))));
     assert_eq!(released(&mut engine), ["other"], "ada has half of the queue");
     engine.enqueue_job(of("bob", "ns", job("big", "q", 10, cpu(3))));
-    engine.set_now(20);
+    engine.set_now(EpochSeconds::new(20));
     assert!(released(&mut engine).is_empty() && engine.has_reservation("big") && !engine.has_reservation("large"));
     engine.remove_job("a");
     assert!(released(&mut engine).is_empty(), "its own large one is before it");
@@ -137,8 +138,8 @@ fn each_job_is_told_the_place_that_the_line_shows() {
     let line: Vec<_> = engine.list_pending_positions().map(|(id, at)| (id.clone(), at)).collect();
     assert_eq!(line.len(), 40);
     for (id, at) in line {
-        let told = says(&engine, id.as_str());
-        assert!(told.contains(" of 40"), "{told}");
-        assert_eq!(engine.explain_pending_at(id.as_str(), at).unwrap().to_string(), told);
+        let reported = says(&engine, id.as_str());
+        assert!(reported.contains(" of 40"), "{reported}");
+        assert_eq!(engine.explain_pending_at(id.as_str(), at).unwrap().to_string(), reported);
     }
 }

@@ -101,9 +101,9 @@ impl<'a> GangRequests<'a> {
     pub(crate) fn free_nodes(&self, capacity: &Capacity, place: NodeScope<'_>) -> FreeNodes {
         let profile = capacity.profile();
         let columns: Vec<Option<usize>> = self.resources.iter().map(|name| profile.column(name)).collect();
-        let mut room = FreeNodes::default();
-        room.groups.reserve(capacity.shapes.len());
-        room.free.reserve(capacity.shapes.len() * self.row_width());
+        let mut free_nodes = FreeNodes::default();
+        free_nodes.groups.reserve(capacity.shapes.len());
+        free_nodes.free.reserve(capacity.shapes.len() * self.row_width());
         let mut admits = Vec::with_capacity(capacity.shapes.len() * self.count_tasks());
         let by_node = self.needs_single_nodes(capacity) || place.needs_single_nodes(capacity);
         let reaches = self.allowed_tiers_by_task(capacity);
@@ -111,13 +111,13 @@ impl<'a> GangRequests<'a> {
         let mut add = |at: usize, shape: &NodeShape, id: Option<DomainId>, first: &NodeRef, nodes: usize| {
             let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
             if nodes > 0 {
-                let class = u32::try_from(room.groups.len()).unwrap_or(u32::MAX);
-                room.groups.push(NodeGroup { nodes, class, site: 0 });
+                let class = u32::try_from(free_nodes.groups.len()).unwrap_or(u32::MAX);
+                free_nodes.groups.push(NodeGroup { nodes, class, site: 0 });
                 let row = profile.free_of_shape(at);
-                room.free.extend(columns.iter().map(|column| column.map_or(0, |column| row[column])));
+                free_nodes.free.extend(columns.iter().map(|column| column.map_or(0, |column| row[column])));
                 // Without labels it is no node, but the sum of all.
                 let each = |most: i64| if shape.labels.is_some() { most } else { u32::MAX.into() };
-                room.free.extend(self.apart.iter().map(|(_, most)| each(*most)));
+                free_nodes.free.extend(self.apart.iter().map(|(_, most)| each(*most)));
                 self.append_admitted_tasks(shape, first, &mut admits);
                 if self.close.is_some() {
                     let first = admits.len() - self.count_tasks();
@@ -153,9 +153,9 @@ impl<'a> GangRequests<'a> {
                 NodeScope::Pinned(_) => {}
             }
         }
-        room.admits = admits.into();
-        room.blocks = blocks.into();
-        room
+        free_nodes.admits = admits.into();
+        free_nodes.blocks = blocks.into();
+        free_nodes
     }
 
     /// Which tasks' pods may run on a node.
@@ -167,7 +167,7 @@ impl<'a> GangRequests<'a> {
     }
 
     /// Indices of tasks, those that are hardest to place in these rooms first.
-    pub(crate) fn order_tasks(&self, rooms: &[&FreeNodes], order: TaskOrder) -> Vec<usize> {
+    pub(crate) fn order_tasks(&self, free_by_cluster: &[&FreeNodes], order: TaskOrder) -> Vec<usize> {
         let mut tasks: Vec<usize> = (0..self.count_tasks()).collect();
         match order {
             TaskOrder::Spec => {}
@@ -175,7 +175,11 @@ impl<'a> GangRequests<'a> {
             TaskOrder::Scarcest => {
                 let supply: Vec<u64> = tasks
                     .iter()
-                    .map(|task| rooms.iter().fold(0, |sum: u64, room| sum.saturating_add(room.max_pods(self, *task))))
+                    .map(|task| {
+                        free_by_cluster
+                            .iter()
+                            .fold(0, |sum: u64, free_nodes| sum.saturating_add(free_nodes.max_pods(self, *task)))
+                    })
                     .collect();
                 // supply / replicas ascending, without dividing.
                 tasks.sort_by(|a, b| {

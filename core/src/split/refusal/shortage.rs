@@ -10,20 +10,20 @@ use crate::{
 impl GangRequests<'_> {
     /// Why no more pods of a task fit in these clusters: the tightest resource over all nodes it may run on. `None`
     /// where there is no such node.
-    pub(crate) fn find_shortage(&self, task: usize, rooms: &[(&ClusterName, FreeNodes)]) -> Option<Lack> {
+    pub(crate) fn find_shortage(&self, task: usize, free_by_cluster: &[(&ClusterName, FreeNodes)]) -> Option<Lack> {
         let (resources, width) = (self.resources(), self.row_width());
         let mut matching = 0_u64;
         let mut fits = vec![0_u64; width];
         let mut free = vec![0_i128; width];
         let mut largest: Vec<Option<(i64, &ClusterName)>> = vec![None; width];
-        for (cluster, room) in rooms {
-            for group in 0..room.groups.len() {
-                if !room.group_admits(self, group, task) {
+        for (cluster, free_nodes) in free_by_cluster {
+            for group in 0..free_nodes.groups.len() {
+                if !free_nodes.group_admits(self, group, task) {
                     continue;
                 }
-                let nodes = u64::from(room.groups[group].nodes);
+                let nodes = u64::from(free_nodes.groups[group].nodes);
                 matching += nodes;
-                for (column, amount) in room.free_of(self, group).iter().enumerate() {
+                for (column, amount) in free_nodes.free_of(self, group).iter().enumerate() {
                     free[column] = free[column].saturating_add(i128::from(*amount) * i128::from(nodes));
                     if largest[column].is_none_or(|(most, _)| *amount > most) {
                         largest[column] = Some((*amount, *cluster));

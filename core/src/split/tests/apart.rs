@@ -65,8 +65,8 @@ fn one_to_a_node_is_said_where_nodes_run_out() {
     let plan = split(&gang(vec![worker], 3), &[vec![(9, 0), (9, 0)], vec![(9, 0)]], Strategy::Aggregated).unwrap();
     assert_eq!(shown(&plan), ["m0: w 2/2 (min 2)", "m1: w 1/1 (min 1)"]);
     // Of a cluster of which only the sum is known nobody knows the nodes.
-    let room = [("cpu", 9), ("pods", 9)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter().collect();
-    let sum = Capacity::from_summary(&room, &Resources::new(), &Resources::new());
+    let amounts = [("cpu", 9), ("pods", 9)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter().collect();
+    let sum = Capacity::from_summary(&amounts, &Resources::new(), &Resources::new());
     let mut alone = task("w", 3, 3, 1, 0);
     alone.node.most_per_node = Some(1);
     alone.request = [("cpu", Quantity::from_units(1))].into_iter().collect();

@@ -77,9 +77,9 @@ fn of_clusters_that_are_equal_otherwise_the_one_wins_whose_nodes_more_pods_prefe
     for (what, terms, clusters, want) in rows {
         assert_eq!(choose(&four_pods(prefers(terms)), clusters, |_| {}), *want, "{what}");
     }
-    let mut stands = four_pods(vec![]);
-    stands.tasks[0].node.tolerations = vec![Toleration { exists: true, ..Toleration::default() }];
-    assert_eq!(choose(&stands, &[AVOIDED, HDD], |_| {}), "m0", "the best fit, for pods that stand the taint");
+    let mut tolerating = four_pods(vec![]);
+    tolerating.tasks[0].node.tolerations = vec![Toleration { exists: true, ..Toleration::default() }];
+    assert_eq!(choose(&tolerating, &[AVOIDED, HDD], |_| {}), "m0", "the best fit, for pods that stand the taint");
 }
 
 #[test]

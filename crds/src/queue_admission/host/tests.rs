@@ -45,13 +45,13 @@ fn negative_fractional_and_broken_amounts_are_refused() {
         "capability": {"cpu": "-1", "nvidia.com/gpu": "500m"}, "deserved": {"cpu": "much"},
         "guarantee": {"resource": {"pods": "-2"}},
     });
-    let told = created(&queue("q", spec), &[]);
+    let reported = created(&queue("q", spec), &[]);
     assert_eq!(
-        told[..2],
+        reported[..2],
         ["spec.capability.cpu: -1 is below 0", "spec.capability.nvidia.com/gpu: 500m is not a whole number"]
     );
-    assert!(told[2].starts_with("spec.deserved.cpu: \"much\" is not a quantity"), "{told:?}");
-    assert_eq!(told[3..], ["spec.guarantee.resource.pods: -2 is below 0"]);
+    assert!(reported[2].starts_with("spec.deserved.cpu: \"much\" is not a quantity"), "{reported:?}");
+    assert_eq!(reported[3..], ["spec.guarantee.resource.pods: -2 is below 0"]);
 }
 
 #[test]
@@ -91,8 +91,8 @@ fn the_paths_of_hdrf_fit_their_weights() {
             "volcano.sh/hierarchy": path, "volcano.sh/hierarchy-weights": weights,
         }}})
     };
-    let told = created(&with("root/a", "1/0"), &[]);
-    assert_eq!(told, ["metadata.annotations: weight 0 of volcano.sh/hierarchy-weights is not above 0"]);
+    let reported = created(&with("root/a", "1/0"), &[]);
+    assert_eq!(reported, ["metadata.annotations: weight 0 of volcano.sh/hierarchy-weights is not above 0"]);
     assert!(updated(&with("root/a", "1/0"), &with("root/a", "1/0"), &[]).is_empty());
     assert_eq!(updated(&with("root/a", "1/0"), &with("root/a", "1/-1"), &[]).len(), 1);
 }
@@ -220,11 +220,11 @@ fn the_same_fault_with_another_parent_is_a_new_one() {
 fn a_queue_named_root_is_refused_with_words() {
     let root = |cpu: &str| queue("root", json!({"capability": {"cpu": cpu}}));
     for spec in [json!({}), json!({"capability": {"cpu": "1"}}), json!({"parent": "q"})] {
-        let told = created(&queue("root", spec), &[]);
-        assert!(told[0].starts_with("metadata.name: queue \"root\" is the whole fleet"), "{told:?}");
+        let reported = created(&queue("root", spec), &[]);
+        assert!(reported[0].starts_with("metadata.name: queue \"root\" is the whole fleet"), "{reported:?}");
     }
-    let told = updated(&root("1"), &root("2"), &[]);
-    assert!(told[0].starts_with("spec: queue \"root\" is the whole fleet"), "{told:?}");
+    let reported = updated(&root("1"), &root("2"), &[]);
+    assert!(reported[0].starts_with("spec: queue \"root\" is the whole fleet"), "{reported:?}");
     let child = queue("q", json!({"parent": "root", "deserved": {"cpu": "9"}}));
     let mut labelled = root("1");
     labelled["metadata"]["labels"] = json!({"a": "b"});
@@ -234,9 +234,9 @@ fn a_queue_named_root_is_refused_with_words() {
 #[test]
 fn circles_among_those_that_are_there_end() {
     let there = [below("a", "b"), below("b", "a"), queue("c", json!({"parent": "a", "capability": {"cpu": "1"}}))];
-    let told =
+    let reported =
         created(&queue("q", json!({"parent": "c", "capability": {"cpu": "1"}, "deserved": {"cpu": "1"}})), &there);
-    assert_eq!(told[0], "spec.parent: the parents of queue \"c\" lead in a circle");
+    assert_eq!(reported[0], "spec.parent: the parents of queue \"c\" lead in a circle");
     assert!(updated(&below("a", "b"), &below("a", "root"), &there[1..]).is_empty(), "the way out of a circle");
     let capped = queue("a", json!({"parent": "b", "capability": {"cpu": "5"}}));
     assert!(updated(&below("a", "b"), &capped, &there[1..]).is_empty());
@@ -279,10 +279,10 @@ fn an_affinity_that_admits_no_group_is_refused_and_an_old_one_stays_editable() {
         let groups = json!({"nodeGroupAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ["a"]}});
         queue("q", json!({"capability": {"cpu": capability}, "affinity": groups}))
     };
-    let told = created(&avoiding(1), &[]);
+    let reported = created(&avoiding(1), &[]);
     assert!(
-        told.len() == 1 && told[0].starts_with("spec.affinity: it names groups to avoid and none to use"),
-        "{told:?}"
+        reported.len() == 1 && reported[0].starts_with("spec.affinity: it names groups to avoid and none to use"),
+        "{reported:?}"
     );
     assert_eq!(updated(&avoiding(1), &avoiding(2), &[]), Vec::<String>::new());
 }

@@ -12,7 +12,7 @@ use crate::workload::{
 };
 
 /// Each test tells a kind of its own: what one tells, all others of the process know.
-fn told(kind: &str, spec: Value) -> KindDeclarationSpec {
+fn declaration(kind: &str, spec: Value) -> KindDeclarationSpec {
     let mut whole = json!({
         "group": "training.example.com", "version": "v1", "kind": kind, "plural": format!("{}s", kind.to_lowercase()),
         "podSets": [
@@ -54,7 +54,7 @@ fn a_kind_told_by_data_is_read_as_one_told_in_code() {
     // Other tests tell kinds whose pods have the same labels.
     let pods = json!({"jobLabel": "example.com/read-run", "taskLabel": "example.com/part",
         "madeBy": [{"group": "batch", "kind": "Job"}]});
-    let kind = declare_kind(&told("ReadRun", json!({"pods": pods}))).unwrap();
+    let kind = declare_kind(&declaration("ReadRun", json!({"pods": pods}))).unwrap();
     assert_eq!(WorkloadKind::parse("training.example.com/v1", "ReadRun"), Some(kind));
     assert_eq!(WorkloadKind::parse_alias("readruns"), Some(kind));
     assert!(WorkloadKind::list_all().any(|known| known == kind));
@@ -88,7 +88,7 @@ fn a_kind_told_by_data_is_read_as_one_told_in_code() {
 
 #[test]
 fn the_status_of_a_kind_told_by_data_says_what_runs_and_how_it_ended() {
-    let kind = declare_kind(&told("StatusRun", json!({}))).unwrap();
+    let kind = declare_kind(&declaration("StatusRun", json!({}))).unwrap();
     let object = run("StatusRun");
     let gang = read_gang(&object).unwrap();
     let read = |status: Value| {
@@ -110,8 +110,8 @@ fn the_status_of_a_kind_told_by_data_says_what_runs_and_how_it_ended() {
 }
 
 #[test]
-fn what_a_kind_told_by_data_refuses_is_told_with_its_field() {
-    declare_kind(&told("WrongRun", json!({}))).unwrap();
+fn what_a_kind_told_by_data_refuses_is_reported_with_its_field() {
+    declare_kind(&declaration("WrongRun", json!({}))).unwrap();
     let refused = |at: &str, value: Value| {
         let mut object = run("WrongRun");
         *object.pointer_mut(at).unwrap() = value;
@@ -132,9 +132,9 @@ fn what_a_kind_told_by_data_refuses_is_told_with_its_field() {
 #[test]
 fn paths_that_name_nothing_and_a_huge_object_cost_bounded_work() {
     let sets = json!([{"path": "spec.none.at.all", "form": "List", "template": "template"}]);
-    declare_kind(&told("NoneRun", json!({"podSets": sets}))).unwrap();
+    declare_kind(&declaration("NoneRun", json!({"podSets": sets}))).unwrap();
     assert!(read_gang(&run("NoneRun")).unwrap_err().to_string().starts_with("spec.none.at.all: "));
-    declare_kind(&told("HugeRun", json!({}))).unwrap();
+    declare_kind(&declaration("HugeRun", json!({}))).unwrap();
     let mut object = run("HugeRun");
     object["spec"]["workers"] = vec![json!({"pod": {"template": pod("1")}}); 20_000].into();
     assert!(read_gang(&object).unwrap_err().to_string().contains("pod sets are above"));
@@ -142,7 +142,7 @@ fn paths_that_name_nothing_and_a_huge_object_cost_bounded_work() {
 
 #[test]
 fn kinds_that_are_known_and_those_of_other_projects_are_refused_in_words() {
-    let refused = |spec: Value| declare_kind(&told("SomeRun", spec)).unwrap_err().to_string();
+    let refused = |spec: Value| declare_kind(&declaration("SomeRun", spec)).unwrap_err().to_string();
     for (group, kind) in [
         ("", "Pod"),
         ("apps", "Thing"),
@@ -151,12 +151,12 @@ fn kinds_that_are_known_and_those_of_other_projects_are_refused_in_words() {
         ("federation.caldera.dev", "WorkloadKind"),
         ("k8s.io", "Thing"),
     ] {
-        let told = refused(json!({"group": group, "kind": kind}));
-        assert!(told.contains("no group of your own"), "{told}");
+        let declaration = refused(json!({"group": group, "kind": kind}));
+        assert!(declaration.contains("no group of your own"), "{declaration}");
     }
     for (kind, plural) in [("Job", "runs"), ("RayJob", "runs"), ("Run", "jobs"), ("PyTorch", "runs")] {
-        let told = refused(json!({"kind": kind, "plural": plural}));
-        assert!(told.contains("a word for a kind that is known already"), "{told}");
+        let declaration = refused(json!({"kind": kind, "plural": plural}));
+        assert!(declaration.contains("a word for a kind that is known already"), "{declaration}");
     }
     for (spec, field) in [
         (json!({"kind": "a/b"}), "spec.kind"),
@@ -169,20 +169,20 @@ fn kinds_that_are_known_and_those_of_other_projects_are_refused_in_words() {
         (json!({"status": {"runningPods": "status.a..b"}}), "spec.status.runningPods"),
         (json!({"mustBeUnset": ["spec.a[0]"]}), "spec.mustBeUnset"),
     ] {
-        let told = refused(spec);
-        assert!(told.starts_with(&format!("{field}: ")), "{told}");
+        let declaration = refused(spec);
+        assert!(declaration.starts_with(&format!("{field}: ")), "{declaration}");
     }
     assert!(known().read().unwrap().tables.iter().all(|table| table.names.kind != "SomeRun"), "none of it is kept");
-    declare_kind(&told("FirstRun", json!({}))).unwrap();
-    assert!(list_declarations().contains(&told("FirstRun", json!({}))));
-    let second = declare_kind(&told("FirstRun", json!({"group": "other.example.com"})));
+    declare_kind(&declaration("FirstRun", json!({}))).unwrap();
+    assert!(list_declarations().contains(&declaration("FirstRun", json!({}))));
+    let second = declare_kind(&declaration("FirstRun", json!({"group": "other.example.com"})));
     assert_eq!(second, Err(DeclarationError::Taken("FirstRun".into())), "bindings of both would have one name");
 }
 
 #[test]
-fn of_a_kind_that_is_told_anew_the_last_word_counts_and_nothing_is_made_twice() {
+fn of_a_kind_that_is_reported_anew_the_last_word_counts_and_nothing_is_made_twice() {
     let tables = || known().read().unwrap().tables.iter().filter(|table| table.names.kind == "NewRun").count();
-    let (first, second) = (told("NewRun", json!({})), told("NewRun", json!({"suspend": "spec.stop"})));
+    let (first, second) = (declaration("NewRun", json!({})), declaration("NewRun", json!({"suspend": "spec.stop"})));
     for _ in 0..3 {
         let kind = declare_kind(&first).unwrap();
         assert_eq!(declare_kind(&second), Ok(kind), "it is the same kind");

@@ -145,8 +145,8 @@ fn a_job_without_templates_is_wrong_and_says_where() {
         for spec in
             [json!({}), json!(null), json!([]), json!("x"), json!({"replicas": -1, "shutdownAfterJobFinishes": true})]
         {
-            let told = read_gang(&object(kind, spec)).unwrap_err().to_string();
-            assert!(told.starts_with("spec"), "{kind:?}: {told}");
+            let reported = read_gang(&object(kind, spec)).unwrap_err().to_string();
+            assert!(reported.starts_with("spec"), "{kind:?}: {reported}");
         }
     }
 }
@@ -201,8 +201,8 @@ fn what_a_controller_could_change_behind_the_charge_is_refused() {
         (WorkloadKind::SparkApplication, "/driver/sidecars", json!([{"name": "logs"}])),
         (WorkloadKind::SparkApplication, "/timeToLiveSeconds", json!(60)),
     ] {
-        let told = with(kind, pointer, value).unwrap_err();
-        assert!(told.starts_with(&format!("spec{}", pointer.replace('/', "."))), "{told}");
+        let reported = with(kind, pointer, value).unwrap_err();
+        assert!(reported.starts_with(&format!("spec{}", pointer.replace('/', "."))), "{reported}");
     }
     let http = with(WorkloadKind::RayJob, "/submissionMode", json!("HTTPMode")).unwrap();
     assert_eq!(http.replicas(), 7, "nobody submits it from a pod");
@@ -215,8 +215,8 @@ fn more_pods_than_can_be_counted_are_refused() {
     let jobs = json!({"replicatedJobs": [
         {"name": "a", "replicas": most, "template": {"spec": {"parallelism": most, "template": pods("1")}}},
     ]});
-    let told = read_gang(&object(WorkloadKind::JobSet, jobs)).unwrap_err().to_string();
-    assert!(told.contains("are above 2147483647"), "{told}");
+    let reported = read_gang(&object(WorkloadKind::JobSet, jobs)).unwrap_err().to_string();
+    assert!(reported.contains("are above 2147483647"), "{reported}");
     let one = json!({"name": "a", "template": {"spec": {"template": pods("1")}}});
     let twice = json!({"replicatedJobs": [one, one]});
     assert!(read_gang(&object(WorkloadKind::JobSet, twice)).is_err());
@@ -250,8 +250,8 @@ fn a_spark_applications_pods_ask_for_cores_and_memory_with_what_is_beside_it() {
     object["spec"]["driver"]["priorityClassName"] = "high".into();
     assert_eq!(priority_class_of(&object), "high");
     object["spec"]["sparkConf"] = json!({"spark.executor.instances": "100"});
-    let told = read_gang(&object).unwrap_err().to_string();
-    assert!(told.starts_with("spec.sparkConf[spark.executor.instances]"), "{told}");
+    let reported = read_gang(&object).unwrap_err().to_string();
+    assert!(reported.starts_with("spec.sparkConf[spark.executor.instances]"), "{reported}");
 }
 
 #[test]
@@ -397,15 +397,15 @@ fn what_would_run_on_after_its_end_is_refused() {
             assert!(refusal(kind, change).starts_with("spec.runPolicy.cleanPodPolicy"), "{kind:?}");
         }
     }
-    let told = refusal(WorkloadKind::MpiJobV1, |spec| drop(spec["cleanPodPolicy"].take()));
-    assert!(told.starts_with("spec.runPolicy.cleanPodPolicy"), "{told}");
+    let reported = refusal(WorkloadKind::MpiJobV1, |spec| drop(spec["cleanPodPolicy"].take()));
+    assert!(reported.starts_with("spec.runPolicy.cleanPodPolicy"), "{reported}");
     // Where both say it, the training operator takes that of the run policy.
-    let told = refusal(WorkloadKind::MpiJobV1, |spec| spec["runPolicy"]["cleanPodPolicy"] = "None".into());
-    assert!(told.starts_with("spec.runPolicy.cleanPodPolicy"), "{told}");
-    let told = refusal(WorkloadKind::RayJob, |spec| spec["deletionStrategy"] = json!({"deletionRules": []}));
-    assert!(told.starts_with("spec.deletionStrategy"), "{told}");
-    let told = refusal(WorkloadKind::RayJob, |spec| spec["deletionPolicy"] = "DeleteSelf".into());
-    assert!(told.starts_with("spec.deletionPolicy"), "{told}");
+    let reported = refusal(WorkloadKind::MpiJobV1, |spec| spec["runPolicy"]["cleanPodPolicy"] = "None".into());
+    assert!(reported.starts_with("spec.runPolicy.cleanPodPolicy"), "{reported}");
+    let reported = refusal(WorkloadKind::RayJob, |spec| spec["deletionStrategy"] = json!({"deletionRules": []}));
+    assert!(reported.starts_with("spec.deletionStrategy"), "{reported}");
+    let reported = refusal(WorkloadKind::RayJob, |spec| spec["deletionPolicy"] = "DeleteSelf".into());
+    assert!(reported.starts_with("spec.deletionPolicy"), "{reported}");
 }
 
 #[test]

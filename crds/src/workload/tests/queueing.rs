@@ -129,12 +129,12 @@ fn pods_that_name_a_group_are_refused_but_a_volcano_jobs() {
     };
     let why = "its pods would have queue and priority class of that PodGroup, which nobody charged: leave it out";
     for (api, kind) in [("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"), ("batch/v1", "Job")] {
-        let told = format!("spec.template.metadata.annotations[{group}]: {why}");
-        assert_eq!(refused(&of(api, kind, json!({}), spec())), told);
+        let reported = format!("spec.template.metadata.annotations[{group}]: {why}");
+        assert_eq!(refused(&of(api, kind, json!({}), spec())), reported);
         // A template has no owners that could say who made its group.
         let mut owned = spec();
         owned["template"]["metadata"]["ownerReferences"] = json!([{ "controller": true }]);
-        assert_eq!(refused(&of(api, kind, json!({}), owned)), told);
+        assert_eq!(refused(&of(api, kind, json!({}), owned)), reported);
         read(&of(api, kind, json!({ "annotations": named }), json!({ "template": { "spec": {} } })));
     }
     let pod = |metadata: Value| of("v1", "Pod", metadata, json!({}));

@@ -39,7 +39,7 @@ impl Cache {
         let before = std::mem::replace(&mut self.deadlines.now, now);
         self.arrivals.list_over(before, now).iter().for_each(|key| self.mark_due(key));
         self.data_arrivals.list_over(before, now).iter().for_each(|key| self.mark_due(key));
-        let seconds = |at: Timestamp| EpochSeconds::new(at.as_second());
+        let seconds = |at: Timestamp| EpochSeconds::from(at);
         if self.fleet.next_maintenance_end(seconds(before)).is_some_and(|end| end <= seconds(now)) {
             self.requeue_all();
         }
@@ -58,8 +58,8 @@ impl Cache {
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let expiry = self.deadlines.until.values().min().copied();
         let now = self.deadlines.now;
-        let window = self.fleet.next_maintenance_end(EpochSeconds::new(now.as_second()));
-        let window = window.and_then(|end| Timestamp::from_second(end.as_seconds()).ok());
+        let window = self.fleet.next_maintenance_end(EpochSeconds::from(now));
+        let window = window.and_then(EpochSeconds::to_timestamp);
         let arrivals = [self.arrivals.next_deadline(now), self.data_arrivals.next_deadline(now)];
         expiry.into_iter().chain(arrivals.into_iter().flatten()).chain(window).min()
     }

@@ -53,7 +53,7 @@ pub enum DataWait {
     /// Not yet.
     Silent,
     /// Not yet, for so long that it is told.
-    Told,
+    Reported,
 }
 
 impl DataArrivals {
@@ -109,7 +109,7 @@ impl Cache {
             return DataWait::Over;
         }
         let since = *arrivals.waiting.entry(key.clone()).or_insert(now);
-        if since + SILENT > now { DataWait::Silent } else { DataWait::Told }
+        if since + SILENT > now { DataWait::Silent } else { DataWait::Reported }
     }
 }
 

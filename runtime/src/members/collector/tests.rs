@@ -188,7 +188,7 @@ async fn writes_do_not_depend_on_how_many_pods_come_and_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nodes_use_is_told_by_heartbeats_and_costs_no_write_of_its_own() {
+async fn what_nodes_use_is_reported_by_heartbeats_and_costs_no_write_of_its_own() {
     let (servers, stop) = collector(Value::Null);
     tokio::time::sleep(Duration::from_secs(130)).await;
     assert!(servers.last("m1")["heartbeat"]["load"].is_null(), "the member serves none");

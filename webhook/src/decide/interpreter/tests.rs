@@ -264,10 +264,10 @@ fn a_completed_copy_whose_volcano_forgot_its_counts_tells_those_of_its_share() {
         copy
     };
     let forgotten = json!({"state": {"phase": "Completed"}, "minAvailable": 4, "version": 1});
-    let told = ask("InterpretStatus", &copy(forgotten.clone()), json!({}))["rawStatus"].clone();
+    let reported = ask("InterpretStatus", &copy(forgotten.clone()), json!({}))["rawStatus"].clone();
     let counts = json!({"t0": {"phase": {"Succeeded": 1}}, "t1": {"phase": {"Succeeded": 3}}});
-    assert_eq!((&told["succeeded"], &told["taskStatusCount"]), (&json!(4), &counts));
-    assert_eq!((&told["version"], &told["minAvailable"]), (&json!(1), &json!(4)));
+    assert_eq!((&reported["succeeded"], &reported["taskStatusCount"]), (&json!(4), &counts));
+    assert_eq!((&reported["version"], &reported["minAvailable"]), (&json!(1), &json!(4)));
     // What a Volcano does tell is told, and what is not Completed, or still goes, is left alone.
     for (field, value) in [
         ("succeeded", json!(2)),
@@ -324,7 +324,7 @@ fn a_copy_that_is_being_left_does_not_fail_the_job() {
 /// Its Volcano saw all its pods fail before it looked at the policy; then the whole job restarts, and the copy goes.
 #[test]
 fn a_failed_copy_of_a_split_job_that_its_policies_restart_does_not_fail_the_job() {
-    let told = json!({"aggregatedStatus": [
+    let reported = json!({"aggregatedStatus": [
         {"clusterName": "m1", "status": {"state": {"phase": "Running"}, "running": 3}},
         {"clusterName": "m2", "status": {"state": {"phase": "Failed"}, "version": 2}},
     ]});
@@ -359,7 +359,7 @@ fn a_failed_copy_of_a_split_job_that_its_policies_restart_does_not_fail_the_job(
             },
         });
         cache.put_binding(("ns".into(), "j-job".into()), CachedBinding::from_object(&binding));
-        let got = applied(&object, &ask_with("AggregateStatus", &object, told.clone(), &cache));
+        let got = applied(&object, &ask_with("AggregateStatus", &object, reported.clone(), &cache));
         assert_eq!(got["status"]["state"]["phase"], phase, "{binding}");
     }
 }
@@ -367,7 +367,7 @@ fn a_failed_copy_of_a_split_job_that_its_policies_restart_does_not_fail_the_job(
 #[test]
 fn a_restart_of_the_whole_job_is_counted_once_however_long_its_old_copies_tell_of_it() {
     let mut cache = Cache::default();
-    let told = |retries: u32| {
+    let reported = |retries: u32| {
         json!({"aggregatedStatus": [{"clusterName": "m1", "applied": true, "status": {
             "state": {"phase": "Running"}, "running": 1, "retryCount": retries, "version": retries,
         }}]})
@@ -381,7 +381,7 @@ fn a_restart_of_the_whole_job_is_counted_once_however_long_its_old_copies_tell_o
             ("ns".into(), "j-job".into()),
             CachedBinding { resource, clusters, restarts, ..CachedBinding::default() },
         );
-        object = applied(&object, &ask_with("AggregateStatus", &object, told(retries), &cache));
+        object = applied(&object, &ask_with("AggregateStatus", &object, reported(retries), &cache));
         assert_eq!(object["status"]["retryCount"], expected, "{placed} {restarts} {retries}");
     }
 }
@@ -402,7 +402,7 @@ fn the_binding_of_another_kind_with_the_same_name_is_not_asked() {
 }
 
 #[test]
-fn dependencies_are_told_once_and_sorted() {
+fn dependencies_are_reported_once_and_sorted() {
     let mut object = job(&[1, 1]);
     for task in 0..2 {
         object["spec"]["tasks"][task]["template"]["spec"]["volumes"] =
@@ -418,13 +418,13 @@ fn dependencies_are_told_once_and_sorted() {
 #[test]
 fn a_job_that_meets_over_a_clusterset_depends_on_the_export_of_its_service() {
     let mut object = job(&[1, 1]);
-    let told = |object: &Value| ask("InterpretDependency", object, json!({}))["dependencies"].clone();
+    let reported = |object: &Value| ask("InterpretDependency", object, json!({}))["dependencies"].clone();
     for other in [json!(null), json!({"caldera.dev/rendezvous": "none"})] {
         object["metadata"]["annotations"] = other;
-        assert_eq!(told(&object), json!([]));
+        assert_eq!(reported(&object), json!([]));
     }
     object["metadata"]["annotations"] = json!({"caldera.dev/rendezvous": "clusterset"});
-    let export = &told(&object)[0];
+    let export = &reported(&object)[0];
     assert_eq!(
         (&export["apiVersion"], &export["kind"], &export["name"]),
         (&json!("multicluster.x-k8s.io/v1alpha1"), &json!("ServiceExport"), &object["metadata"]["name"]),

@@ -363,8 +363,8 @@ fn a_cron_job_whose_jobs_are_queued_goes_to_no_member() {
         (work_of_cron_job("batch/v1", "ns", by_pods), "its jobs name a queue"),
         (work_of_cron_job("batch/v1", "queued", json!({})), "namespace queued opted in"),
     ] {
-        let told = judge(&work);
-        assert!(told.starts_with("CronJob ") && told.contains(why), "{told}");
+        let reported = judge(&work);
+        assert!(reported.starts_with("CronJob ") && reported.contains(why), "{reported}");
     }
     assert_eq!(judge(&work_of_cron_job("batch/v1", "ns", json!({}))), "", "nobody queues its jobs");
     let mut overridden = work_of_cron_job("batch/v1", "elsewhere", json!({}));
@@ -467,9 +467,9 @@ fn a_running_deployment_that_is_edited_to_a_class_that_its_queue_does_not_take_g
         review(new, Some(old), Snapshot::of_read(&cache, Some(&live)))
     };
     let Verdict::Deny(denial) = review(&web("batch", "i"), &web("critical", "i")) else { panic!("it goes out") };
-    let told =
+    let reported =
         "queue q takes no jobs of priority class critical: of batch alone, and it was not admitted with that class";
-    assert!(denial.message.contains(told), "{}", denial.message);
+    assert!(denial.message.contains(reported), "{}", denial.message);
     for (before, after) in [(["batch", "i"], ["batch", "j"]), (["critical", "i"], ["critical", "j"])] {
         let verdict = review(&web(before[0], before[1]), &web(after[0], after[1]));
         assert!(matches!(verdict, Verdict::Allow { .. }), "{before:?}: {verdict:?}");

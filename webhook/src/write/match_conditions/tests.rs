@@ -32,7 +32,7 @@ fn a_job_is_reviewed_when_it_is_made_and_when_its_spec_or_its_annotations_change
         changed
     };
     let finalized = with("/metadata", json!({"name": "j", "annotations": annotations, "finalizers": ["f"]}));
-    for (new, told) in [
+    for (new, reported) in [
         (&job, [false, false, false]),
         (&finalized, [false, false, false]),
         (&with("/spec/minAvailable", json!(2)), [true, true, true]),
@@ -45,9 +45,9 @@ fn a_job_is_reviewed_when_it_is_made_and_when_its_spec_or_its_annotations_change
             [false, true, true],
         ),
     ] {
-        let is_told =
+        let is_reported =
             [NEW_SPEC, &new_spec_or_stamps, NEW_SPEC_OR_ANNOTATIONS].map(|condition| holds(condition, Some(&job), new));
-        assert_eq!(is_told, told, "{new}");
+        assert_eq!(is_reported, reported, "{new}");
     }
     assert!([NEW_SPEC, &new_spec_or_stamps, NEW_SPEC_OR_ANNOTATIONS].iter().all(|one| holds(one, None, &job)));
     let new_stamps = match_new_stamps();
@@ -136,21 +136,21 @@ fn of_gated_bindings_the_controllers_own_updates_alone_are_not_told() {
     let mut gated = open.clone();
     gated["metadata"]["annotations"]["caldera.dev/admission"] = "{}".into();
     let (bare, other) = (json!({"metadata": {}}), json!({"metadata": {"annotations": {"a": "b"}}}));
-    let is_told = |user: &str, old: Option<&Value>, new: &Value| {
+    let is_reported = |user: &str, old: Option<&Value>, new: &Value| {
         let request = json!({
             "operation": if old.is_some() { "UPDATE" } else { "CREATE" }, "userInfo": {"username": user},
         });
         holds_for(BY_OTHERS, &request, old, new)
     };
-    assert!(!is_told(CONTROLLER_ACCOUNT, Some(&closed), &gated), "a release");
-    assert!(!is_told(CONTROLLER_ACCOUNT, Some(&gated), &closed), "an eviction");
-    assert!(is_told(CONTROLLER_ACCOUNT, Some(&closed), &open), "a gate opened without a record");
-    assert!(is_told(CONTROLLER_ACCOUNT, None, &gated));
+    assert!(!is_reported(CONTROLLER_ACCOUNT, Some(&closed), &gated), "a release");
+    assert!(!is_reported(CONTROLLER_ACCOUNT, Some(&gated), &closed), "an eviction");
+    assert!(is_reported(CONTROLLER_ACCOUNT, Some(&closed), &open), "a gate opened without a record");
+    assert!(is_reported(CONTROLLER_ACCOUNT, None, &gated));
     for (old, new) in [(&gated, &bare), (&bare, &gated), (&other, &gated), (&gated, &other)] {
-        assert!(is_told(CONTROLLER_ACCOUNT, Some(old), new), "{new}");
+        assert!(is_reported(CONTROLLER_ACCOUNT, Some(old), new), "{new}");
     }
     for user in ["tenant", "caldera-controller", "system:serviceaccount:ns:caldera-controller", ""] {
-        assert!(is_told(user, Some(&gated), &gated), "{user}");
+        assert!(is_reported(user, Some(&gated), &gated), "{user}");
     }
 }
 
@@ -202,7 +202,7 @@ fn what_names_a_queue_reaches_the_webhook_in_an_outage_too_whatever_kind_and_ver
     let (queued, other, undeclared) =
         (kinds.match_queued_work(), kinds.match_other_work(), kinds.match_undeclared_work());
     let conditions = [queued.as_str(), other.as_str(), undeclared.as_str()];
-    let is_told = |version: &str, kind: &str, own: Value, of_pods: Value| {
+    let is_reported = |version: &str, kind: &str, own: Value, of_pods: Value| {
         let manifest = json!({
             "apiVersion": version, "kind": kind, "metadata": {"name": "x", "annotations": own},
             "spec": {"template": {"metadata": {"annotations": of_pods}}},
@@ -222,16 +222,16 @@ fn what_names_a_queue_reaches_the_webhook_in_an_outage_too_whatever_kind_and_ver
         ("argoproj.io/v1alpha1", "Workflow", [false, false, true]),
         ("batch.volcano.sh/v2", "Job", [true, false, false]),
     ] {
-        assert_eq!(is_told(version, kind, none.clone(), none.clone()), unnamed, "{version} {kind}");
-        assert!(is_told(version, kind, named.clone(), none.clone())[0], "{version} {kind}");
+        assert_eq!(is_reported(version, kind, none.clone(), none.clone()), unnamed, "{version} {kind}");
+        assert!(is_reported(version, kind, named.clone(), none.clone())[0], "{version} {kind}");
         // The templates of what is nobody's may have any form: while the webhook is there it looks at all.
-        let [by_pods, ..] = is_told(version, kind, none.clone(), named.clone());
+        let [by_pods, ..] = is_reported(version, kind, none.clone(), named.clone());
         assert_eq!(by_pods, kind != "Workflow", "{version} {kind}");
     }
     for (version, kind) in [("v1", "ConfigMap"), ("v1", "Service"), ("networking.k8s.io/v1", "Ingress")] {
-        assert_eq!(is_told(version, kind, named.clone(), none.clone()), [false; 3], "{kind} makes no pods");
+        assert_eq!(is_reported(version, kind, named.clone(), none.clone()), [false; 3], "{kind} makes no pods");
     }
-    let scheduled = is_told("sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication", none.clone(), none);
+    let scheduled = is_reported("sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication", none.clone(), none);
     assert_eq!(scheduled, [false, false, true]);
 }
 
@@ -239,7 +239,7 @@ fn what_names_a_queue_reaches_the_webhook_in_an_outage_too_whatever_kind_and_ver
 fn a_binding_is_asked_about_in_whichever_version_of_its_kind() {
     let kinds = KindsInCel::new();
     let other = kinds.match_other_kind();
-    for (version, kind, told) in [
+    for (version, kind, reported) in [
         ("batch.volcano.sh/v1alpha1", "Job", [true, false]),
         ("batch.volcano.sh/v2", "Job", [true, false]),
         ("batch/v1", "Job", [false, true]),
@@ -249,8 +249,8 @@ fn a_binding_is_asked_about_in_whichever_version_of_its_kind() {
         ("apps/v1", "DaemonSet", [false, false]),
     ] {
         let binding = json!({"spec": {"resource": {"apiVersion": version, "kind": kind}}});
-        let is_told = [VOLCANO_KIND, &other].map(|condition| holds(condition, None, &binding));
-        assert_eq!(is_told, told, "{version} {kind}");
+        let is_reported = [VOLCANO_KIND, &other].map(|condition| holds(condition, None, &binding));
+        assert_eq!(is_reported, reported, "{version} {kind}");
     }
 }
 
@@ -259,7 +259,7 @@ fn a_binding_is_asked_about_in_whichever_version_of_its_kind() {
 fn objects_of_kinds_that_are_told_later_reach_the_webhook() {
     let kinds = KindsInCel::new();
     let (of_binding, of_work) = (kinds.match_undeclared_kind(), kinds.match_undeclared_work());
-    for (version, kind, is_told) in [
+    for (version, kind, is_reported) in [
         ("training.example.com/v1", "TrainRun", true),
         ("mykarmada.io/v1", "TrainRun", true),
         ("karmada.io/v1", "TrainRun", false),
@@ -274,7 +274,7 @@ fn objects_of_kinds_that_are_told_later_reach_the_webhook() {
         let binding = json!({"spec": {"resource": {"apiVersion": version, "kind": kind}}});
         let manifest = json!({"apiVersion": version, "kind": kind});
         let work = json!({"spec": {"workload": {"manifests": [{"apiVersion": "v1", "kind": "Secret"}, manifest]}}});
-        assert_eq!(holds(&of_binding, None, &binding), is_told, "{version} {kind}");
-        assert_eq!(holds(&of_work, None, &work), is_told, "{version} {kind}");
+        assert_eq!(holds(&of_binding, None, &binding), is_reported, "{version} {kind}");
+        assert_eq!(holds(&of_work, None, &work), is_reported, "{version} {kind}");
     }
 }

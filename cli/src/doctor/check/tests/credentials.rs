@@ -13,7 +13,7 @@ fn of_a_year(left: i64) -> Lifetime {
 }
 
 #[test]
-fn a_lease_whose_holders_credentials_end_soon_or_have_ended_is_told_with_what_renews_them() {
+fn a_lease_whose_holders_credentials_end_soon_or_have_ended_is_reported_with_what_renews_them() {
     let plant =
         |lifetime: Lifetime| move |facts: &mut Facts| facts.leases.as_mut().unwrap()[0].credentials = Some(lifetime);
     let soon = ["credentials of the controller", "Lease caldera-system/caldera-controller", "end in 30d"];
@@ -21,10 +21,10 @@ fn a_lease_whose_holders_credentials_end_soon_or_have_ended_is_told_with_what_re
     let mut facts = healthy();
     plant(of_a_year(-3600))(&mut facts);
     facts.leases.as_mut().unwrap()[0].renewed = second(-3700);
-    let is_told = |finding: &crate::doctor::finding::Finding| {
+    let is_reported = |finding: &crate::doctor::finding::Finding| {
         finding.severity == Severity::Error && finding.what.contains("ended 1h ago")
     };
-    assert!(find_faults(&facts).iter().any(is_told));
+    assert!(find_faults(&facts).iter().any(is_reported));
     let mut facts = healthy();
     facts.leases.as_mut().unwrap()[0].credentials = Some(of_a_year(-3600));
     assert_eq!(find_faults(&facts), [], "it was renewed a moment ago, by others than those");
@@ -39,7 +39,7 @@ fn a_lease_whose_holders_credentials_end_soon_or_have_ended_is_told_with_what_re
 }
 
 #[test]
-fn a_kubeconfig_that_ends_is_told_by_its_file_and_yours_in_a_note() {
+fn a_kubeconfig_that_ends_is_reported_by_its_file_and_yours_in_a_note() {
     let plant = |file: Option<&str>, credentials: Visible<Option<Lifetime>>| {
         let file = file.map(str::to_owned);
         move |facts: &mut Facts| facts.kubeconfigs = vec![KubeconfigFacts { file, credentials }]

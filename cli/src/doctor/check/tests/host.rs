@@ -14,25 +14,25 @@ const BINDINGS: &str = "resourcebindings.work.karmada.io";
 const OURS: &str = "federationtopologies.federation.caldera.dev";
 
 #[test]
-fn a_definition_that_is_not_there_is_told() {
+fn a_definition_that_is_not_there_is_reported() {
     let remove = |facts: &mut Facts| facts.definitions.as_mut().unwrap().retain(|one| name_of(one) != OURS);
     finds(remove, Check::Definitions, Severity::Error, &["no CustomResourceDefinition", OURS]);
 }
 
 #[test]
-fn a_workload_kind_that_does_not_count_is_told_with_its_fault() {
+fn a_workload_kind_that_does_not_count_is_reported_with_its_fault() {
     let plant = |facts: &mut Facts| facts.kind_faults = [("runs".to_owned(), "spec.queue: no path".to_owned())].into();
     finds(plant, Check::Definitions, Severity::Error, &["WorkloadKind runs does not count", "spec.queue: no path"]);
 }
 
 #[test]
-fn a_definition_that_is_not_established_is_told() {
+fn a_definition_that_is_not_established_is_reported() {
     let plant = |facts: &mut Facts| definition(facts, OURS)["status"] = Value::Null;
     finds(plant, Check::Definitions, Severity::Error, &["not established"]);
 }
 
 #[test]
-fn a_version_that_is_not_served_is_told() {
+fn a_version_that_is_not_served_is_reported() {
     let plant = |facts: &mut Facts| definition(facts, OURS)["spec"]["versions"][0]["served"] = json!(false);
     finds(plant, Check::Definitions, Severity::Error, &["does not serve version v1alpha1"]);
 }
@@ -85,7 +85,7 @@ fn a_karmada_without_suspension_is_an_error_and_without_other_fields_a_warning()
 }
 
 #[test]
-fn rights_that_an_account_lacks_are_told_by_component() {
+fn rights_that_an_account_lacks_are_reported_by_component() {
     let right = |verb: &str, allowed| Right {
         component: "controller".into(),
         verb: verb.into(),
@@ -102,7 +102,7 @@ fn rights_that_an_account_lacks_are_told_by_component() {
 }
 
 #[test]
-fn a_webhook_configuration_that_is_not_there_is_told_and_not_blamed_on_the_webhook() {
+fn a_webhook_configuration_that_is_not_there_is_reported_and_not_blamed_on_the_webhook() {
     let plant = |facts: &mut Facts| {
         facts.mutating = Ok(Vec::new());
         facts.binding_probe = Ok(json!({}));
@@ -114,7 +114,7 @@ fn a_webhook_configuration_that_is_not_there_is_told_and_not_blamed_on_the_webho
 }
 
 #[test]
-fn a_hook_that_is_missing_or_other_than_this_versions_is_told() {
+fn a_hook_that_is_missing_or_other_than_this_versions_is_reported() {
     let remove =
         |facts: &mut Facts| drop(facts.mutating.as_mut().unwrap()[0]["webhooks"].as_array_mut().unwrap().remove(0));
     finds(remove, Check::Webhooks, Severity::Error, &["lacks jobs.gate.caldera.dev"]);
@@ -124,7 +124,7 @@ fn a_hook_that_is_missing_or_other_than_this_versions_is_told() {
 }
 
 #[test]
-fn a_second_registration_is_told() {
+fn a_second_registration_is_reported() {
     let plant = |facts: &mut Facts| {
         let all = facts.mutating.as_mut().unwrap();
         let mut copy = all[0].clone();
@@ -135,7 +135,7 @@ fn a_second_registration_is_told() {
 }
 
 #[test]
-fn who_changes_bindings_after_us_and_volcanos_own_admission_on_the_host_are_told() {
+fn who_changes_bindings_after_us_and_volcanos_own_admission_on_the_host_are_reported() {
     let other = |name: &str, group: &str, resource: &str| {
         json!({"metadata": {"name": name}, "webhooks": [{
             "name": "x.example.com", "rules": [{"apiGroups": [group], "resources": [resource]}],
@@ -153,7 +153,7 @@ fn who_changes_bindings_after_us_and_volcanos_own_admission_on_the_host_are_told
 }
 
 #[test]
-fn ca_bundles_that_differ_or_can_not_be_read_are_told() {
+fn ca_bundles_that_differ_or_can_not_be_read_are_reported() {
     let other = caldera_runtime::tls::Authority::new("other").unwrap().cert_pem;
     let other = build_configurations(&Endpoint::Url("https://h:1".into()), &other);
     let plant = |facts: &mut Facts| facts.validating = Ok(vec![other[1].clone()]);
@@ -167,7 +167,7 @@ fn ca_bundles_that_differ_or_can_not_be_read_are_told() {
 }
 
 #[test]
-fn a_webhook_that_does_not_answer_the_api_server_is_told_with_its_words() {
+fn a_webhook_that_does_not_answer_the_api_server_is_reported_with_its_words() {
     let failing = |message: &str| {
         let failure = ProbeFailure { code: 500, message: message.to_owned() };
         move |facts: &mut Facts| facts.binding_probe = Err(failure)
@@ -196,7 +196,7 @@ fn a_refusal_of_ours_is_an_answer_and_one_of_others_says_nothing() {
 }
 
 #[test]
-fn what_comes_back_without_a_gate_or_without_defaults_is_told() {
+fn what_comes_back_without_a_gate_or_without_defaults_is_reported() {
     let plant = |facts: &mut Facts| facts.binding_probe = Ok(json!({"metadata": {}, "spec": {}}));
     finds(plant, Check::Webhooks, Severity::Error, &["without a gate"]);
     let plant = |facts: &mut Facts| facts.job_probe = Ok(json!({"spec": {"tasks": [{"name": "t", "replicas": 1}]}}));
@@ -204,7 +204,7 @@ fn what_comes_back_without_a_gate_or_without_defaults_is_told() {
 }
 
 #[test]
-fn who_else_explains_volcano_jobs_is_told() {
+fn who_else_explains_volcano_jobs_is_reported() {
     let plant = |facts: &mut Facts| facts.interpreters = Ok(Vec::new());
     finds(plant, Check::Interpreter, Severity::Error, &["no ResourceInterpreterWebhookConfiguration caldera"]);
     let custom = |kind: &str| {
@@ -239,7 +239,7 @@ fn lease<'a>(facts: &'a mut Facts, name: &str) -> &'a mut LeaseFacts {
 }
 
 #[test]
-fn a_lease_that_nobody_renews_or_holds_is_told() {
+fn a_lease_that_nobody_renews_or_holds_is_reported() {
     let plant = |facts: &mut Facts| lease(facts, "caldera-scheduler").renewed = second(-16);
     finds(plant, Check::Components, Severity::Error, &["not renewed for 16s", "holder h"]);
     let plant = |facts: &mut Facts| lease(facts, "caldera-controller").holder.clear();
@@ -257,7 +257,7 @@ fn where_karmada_scheduler_places_nobody_misses_our_scheduler() {
 }
 
 #[test]
-fn two_controllers_with_a_lease_each_are_told_and_a_dead_one_beside_a_live_one_is_not() {
+fn two_controllers_with_a_lease_each_are_reported_and_a_dead_one_beside_a_live_one_is_not() {
     let second_lease = |age: i64| {
         move |facts: &mut Facts| {
             let mut other = lease(facts, "caldera-controller").clone();
@@ -282,7 +282,7 @@ fn a_job_that_waits_without_a_pod_group_shows_that_no_controller_runs() {
 }
 
 #[test]
-fn commands_and_heartbeats_that_nobody_sends_are_told() {
+fn commands_and_heartbeats_that_nobody_sends_are_reported() {
     let plant = |facts: &mut Facts| {
         facts.commands = Ok(vec![CommandFacts { key: "ns/c".into(), queue: "q".into(), created: second(-61) }]);
     };
@@ -295,7 +295,7 @@ fn commands_and_heartbeats_that_nobody_sends_are_told() {
 }
 
 #[test]
-fn clocks_that_differ_are_told() {
+fn clocks_that_differ_are_reported() {
     let plant = |facts: &mut Facts| facts.our_clock = Some(-11);
     finds(plant, Check::Clocks, Severity::Note, &["this machine is 11s behind"]);
     let plant = |facts: &mut Facts| lease(facts, "caldera-controller").renewed = second(11);
@@ -305,7 +305,7 @@ fn clocks_that_differ_are_told() {
 }
 
 #[test]
-fn a_component_of_another_version_or_of_none_is_told_with_the_upgrade() {
+fn a_component_of_another_version_or_of_none_is_reported_with_the_upgrade() {
     let lease = |version: Option<&'static str>| {
         move |facts: &mut Facts| facts.leases.as_mut().unwrap()[0].version = version.map(str::to_owned)
     };
@@ -330,7 +330,7 @@ fn versions_that_nobody_tested_and_gates_that_show_are_notes() {
 }
 
 #[test]
-fn calls_to_the_interpreter_that_failed_lately_and_jobs_that_karmada_can_not_count_are_told() {
+fn calls_to_the_interpreter_that_failed_lately_and_jobs_that_karmada_can_not_count_are_reported() {
     let failed = |seconds: i64| {
         move |facts: &mut Facts| {
             let message = "failed calling webhook \"caldera/x\": connection refused".to_owned();

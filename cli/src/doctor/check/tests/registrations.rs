@@ -48,7 +48,7 @@ fn each_policy_that_is_printed_is_wanted_and_so_is_its_binding() {
 }
 
 #[test]
-fn a_policy_or_a_binding_that_says_another_thing_is_told_by_its_field() {
+fn a_policy_or_a_binding_that_says_another_thing_is_reported_by_its_field() {
     let weaker = |facts: &mut Facts| {
         policy(facts, "works.caldera.dev")["spec"]["validations"].as_array_mut().unwrap().pop();
     };
@@ -128,14 +128,14 @@ fn policies_on_who_may_use_queues_are_wanted_where_one_of_them_is_there() {
 }
 
 /// As if this kind, which is told in code, were told by data.
-fn told() -> DeclaredKind {
+fn reported() -> DeclaredKind {
     DeclaredKind { group: "ray.io".into(), kind: "RayJob".into(), plural: "rayjobs".into() }
 }
 
 #[test]
-fn a_kind_that_was_told_after_webhooks_and_policies_were_made_is_told_with_the_upgrade() {
+fn a_kind_that_was_told_after_webhooks_and_policies_were_made_is_reported_with_the_upgrade() {
     let plant = |facts: &mut Facts| {
-        facts.declared_kinds = vec![told()];
+        facts.declared_kinds = vec![reported()];
         for object in facts.mutating.iter_mut().chain(&mut facts.policies).flatten() {
             *object = serde_json::from_str(&object.to_string().replace("ray.io", "elsewhere.example")).unwrap();
         }
@@ -150,7 +150,7 @@ fn a_kind_that_was_told_after_webhooks_and_policies_were_made_is_told_with_the_u
     finds(plant, Check::Webhooks, Severity::Warning, &words);
     assert!(fix_after(plant).starts_with("caldera upgrade"));
     let mut facts = healthy();
-    facts.declared_kinds = vec![told()];
+    facts.declared_kinds = vec![reported()];
     assert_eq!(find_faults(&facts), [], "they were made since");
 }
 
@@ -160,7 +160,7 @@ fn where_kinds_are_told_nothing_is_mended_by_what_is_printed_without_them() {
         |facts: &mut Facts| facts.mutating.as_mut().unwrap()[0]["webhooks"][0]["failurePolicy"] = json!("Ignore");
     assert!(fix_after(change).starts_with("caldera manifests --only webhooks"));
     let with_kinds = |facts: &mut Facts| {
-        facts.declared_kinds = vec![told()];
+        facts.declared_kinds = vec![reported()];
         change(facts);
     };
     assert!(fix_after(with_kinds).starts_with("caldera upgrade"));
@@ -178,7 +178,7 @@ fn rights_to_a_kind_that_is_told_are_told_apart_with_the_upgrade() {
         allowed: false,
     };
     let plant = |facts: &mut Facts| {
-        facts.declared_kinds = vec![told()];
+        facts.declared_kinds = vec![reported()];
         facts.rights = Ok(vec![right("ray.io", "rayjobs")]);
     };
     let words = ["the scheduler may not list rayjobs.ray.io, which a WorkloadKind tells"];
@@ -197,7 +197,7 @@ fn trust(facts: &mut Facts, pem: &str) {
 }
 
 #[test]
-fn a_bundle_that_has_expired_or_will_soon_is_told_with_what_renews_it() {
+fn a_bundle_that_has_expired_or_will_soon_is_reported_with_what_renews_it() {
     let until = |seconds: i64| {
         let validity = Validity { begins: second(-1000).unwrap(), ends: second(seconds).unwrap() };
         Authority::with_validity("test", validity).unwrap().cert_pem

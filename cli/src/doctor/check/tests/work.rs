@@ -4,7 +4,7 @@ use super::*;
 use crate::doctor::facts::WorkFacts;
 
 #[test]
-fn maintenance_windows_that_can_not_be_read_are_told() {
+fn maintenance_windows_that_can_not_be_read_are_reported() {
     let plant = |facts: &mut Facts| {
         facts.members.as_mut().unwrap()[0].unread_maintenance = Some("\"soon\" is no time".into());
     };
@@ -12,7 +12,7 @@ fn maintenance_windows_that_can_not_be_read_are_told() {
 }
 
 #[test]
-fn autoscaled_groups_that_can_not_be_read_are_told() {
+fn autoscaled_groups_that_can_not_be_read_are_reported() {
     let plant = |facts: &mut Facts| {
         facts.members.as_mut().unwrap()[0].unread_groups = Some("group gpu has a max of 0".into());
     };
@@ -21,7 +21,7 @@ fn autoscaled_groups_that_can_not_be_read_are_told() {
 }
 
 #[test]
-fn a_fleet_without_members_and_a_member_that_is_not_ready_are_told() {
+fn a_fleet_without_members_and_a_member_that_is_not_ready_are_reported() {
     let plant = |facts: &mut Facts| facts.members = Ok(Vec::new());
     finds(plant, Check::Members, Severity::Error, &["no member has joined"]);
     let plant = |facts: &mut Facts| {
@@ -34,7 +34,7 @@ fn a_fleet_without_members_and_a_member_that_is_not_ready_are_told() {
 }
 
 #[test]
-fn a_member_without_volcano_is_told() {
+fn a_member_without_volcano_is_reported() {
     let plant = |facts: &mut Facts| {
         inside(facts).kinds.remove("jobs.batch.volcano.sh");
     };
@@ -42,7 +42,7 @@ fn a_member_without_volcano_is_told() {
 }
 
 #[test]
-fn a_volcano_scheduler_that_does_not_run_is_told_and_one_that_can_not_be_seen_is_a_note() {
+fn a_volcano_scheduler_that_does_not_run_is_reported_and_one_that_can_not_be_seen_is_a_note() {
     let plant = |facts: &mut Facts| inside(facts).volcano.as_mut().unwrap()[0].1 = false;
     finds(plant, Check::Members, Severity::Error, &["Volcano's scheduler does not run in m1"]);
     let plant = |facts: &mut Facts| inside(facts).volcano = Ok(Vec::new());
@@ -52,7 +52,7 @@ fn a_volcano_scheduler_that_does_not_run_is_told_and_one_that_can_not_be_seen_is
 }
 
 #[test]
-fn a_queue_that_a_member_lacks_or_has_closed_is_told() {
+fn a_queue_that_a_member_lacks_or_has_closed_is_reported() {
     let plant = |facts: &mut Facts| facts.queues.as_mut().unwrap().push(queue("q", "Open"));
     finds(plant, Check::Members, Severity::Warning, &["m1 does not have queues q"]);
     let plant = |facts: &mut Facts| inside(facts).queues = Ok(vec![queue("default", "Closed")]);
@@ -82,7 +82,7 @@ fn change(change: impl FnOnce(&mut CheckedBinding)) -> impl FnOnce(&mut Facts) {
 }
 
 #[test]
-fn a_binding_without_a_gate_is_told_unless_somebody_suspended_it() {
+fn a_binding_without_a_gate_is_reported_unless_somebody_suspended_it() {
     let ungated = |binding: &mut CheckedBinding| (binding.gate, binding.suspended) = (None, false);
     let waits = |binding: &mut CheckedBinding| {
         ungated(binding);
@@ -114,7 +114,7 @@ fn a_binding_without_a_gate_is_told_unless_somebody_suspended_it() {
 }
 
 #[test]
-fn gates_that_contradict_the_rest_of_the_binding_are_told() {
+fn gates_that_contradict_the_rest_of_the_binding_are_reported() {
     let plant = change(|binding| binding.suspended = false);
     finds(plant, Check::Records, Severity::Warning, &["closed gate and are not suspended"]);
     let plant = change(|binding| binding.clusters = 1);
@@ -124,13 +124,13 @@ fn gates_that_contradict_the_rest_of_the_binding_are_told() {
 }
 
 #[test]
-fn a_record_that_can_not_be_read_is_told_by_its_annotation() {
+fn a_record_that_can_not_be_read_is_reported_by_its_annotation() {
     let plant = change(|binding| binding.unreadable = vec!["caldera.dev/plan"]);
     finds(plant, Check::Records, Severity::Error, &["caldera.dev/plan of 1 bindings can not be read"]);
 }
 
 #[test]
-fn a_stale_grant_is_told_and_one_under_a_lease_that_holds_is_not() {
+fn a_stale_grant_is_reported_and_one_under_a_lease_that_holds_is_not() {
     let grant = |epoch: &str| {
         let epoch = epoch.to_owned();
         change(move |binding| {
@@ -145,7 +145,7 @@ fn a_stale_grant_is_told_and_one_under_a_lease_that_holds_is_not() {
 }
 
 #[test]
-fn an_orphaned_binding_is_told() {
+fn an_orphaned_binding_is_reported() {
     let plant = |facts: &mut Facts| {
         facts.workloads = Ok(Default::default());
         facts.pod_groups = Ok(Vec::new());
@@ -157,7 +157,7 @@ fn an_orphaned_binding_is_told() {
 }
 
 #[test]
-fn what_outlives_its_owner_is_told() {
+fn what_outlives_its_owner_is_reported() {
     let plant = |facts: &mut Facts| {
         let mut gone = workload();
         gone.name = "gone".into();

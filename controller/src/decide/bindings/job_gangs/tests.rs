@@ -6,7 +6,7 @@ use caldera_core::{
     queue::{Ask, Counted, FitClass, TaskAsk},
     resources::Resources,
     tenant::Tenant,
-    time::SubmitTime,
+    time::{EpochSeconds, SubmitTime},
 };
 
 use super::{
@@ -35,7 +35,7 @@ fn key(name: &str) -> Key {
     Key::new("ns", name)
 }
 
-fn stand(all: [(&str, GangJobState); 3]) -> BTreeMap<Key, GangJob> {
+fn list_members(all: [(&str, GangJobState); 3]) -> BTreeMap<Key, GangJob> {
     all.map(|(name, state)| (key(name), GangJob { name: name.into(), needed: 0, state })).into()
 }
 
@@ -53,45 +53,54 @@ fn names(keys: &[Key]) -> Vec<&str> {
 
 #[test]
 fn none_is_asked_for_before_all_that_are_needed_are_in_line() {
-    let queueing =
-        decide_queueing(Some(&spec(3)), &stand([in_line("a"), in_line("b"), ("c", GangJobState::Gated)]), any_size);
+    let queueing = decide_queueing(
+        Some(&spec(3)),
+        &list_members([in_line("a"), in_line("b"), ("c", GangJobState::Gated)]),
+        any_size,
+    );
     assert_eq!((queueing.together.len(), queueing.alone.len(), queueing.held_back.len()), (0, 0, 2));
     let why = queueing.held_back[0].1.to_string();
     assert_eq!(why, "starts together with other jobs: of 3 that are still needed 2 are in line; not in line: c");
-    let queueing = decide_queueing(Some(&spec(3)), &stand([in_line("a"), in_line("b"), in_line("c")]), any_size);
+    let queueing = decide_queueing(Some(&spec(3)), &list_members([in_line("a"), in_line("b"), in_line("c")]), any_size);
     assert_eq!(names(&queueing.together), ["a", "b", "c"]);
 }
 
 #[test]
 fn as_many_as_are_missing_are_asked_for_together_and_the_rest_follows() {
-    let queueing = decide_queueing(Some(&spec(2)), &stand([in_line("a"), in_line("b"), in_line("c")]), any_size);
+    let queueing = decide_queueing(Some(&spec(2)), &list_members([in_line("a"), in_line("b"), in_line("c")]), any_size);
     assert_eq!((names(&queueing.together), names(&queueing.alone)), (vec!["a", "b"], vec![]));
     assert_eq!(queueing.held_back[0].0, key("c"));
     let queueing = decide_queueing(
         Some(&spec(2)),
-        &stand([("a", GangJobState::Admitted), ("b", GangJobState::Admitted), in_line("c")]),
+        &list_members([("a", GangJobState::Admitted), ("b", GangJobState::Admitted), in_line("c")]),
         any_size,
     );
     assert_eq!((names(&queueing.together), names(&queueing.alone)), (vec![], vec!["c"]));
     // One is missing: each of them makes it whole, with a choice of card models if it has one.
-    let queueing =
-        decide_queueing(Some(&spec(2)), &stand([("a", GangJobState::Admitted), in_line("b"), in_line("c")]), any_size);
+    let queueing = decide_queueing(
+        Some(&spec(2)),
+        &list_members([("a", GangJobState::Admitted), in_line("b"), in_line("c")]),
+        any_size,
+    );
     assert_eq!((names(&queueing.alone), queueing.held_back.len()), (vec!["b", "c"], 0));
 }
 
 #[test]
 fn one_that_ended_is_not_missing() {
     let ended = JobGangSpec { ended: ["c".to_owned()].into(), ..spec(3) };
-    let queueing =
-        decide_queueing(Some(&ended), &stand([in_line("a"), in_line("b"), ("c", GangJobState::Gated)]), any_size);
+    let queueing = decide_queueing(
+        Some(&ended),
+        &list_members([in_line("a"), in_line("b"), ("c", GangJobState::Gated)]),
+        any_size,
+    );
     assert_eq!(names(&queueing.together), ["a", "b"]);
 }
 
 #[test]
 fn without_its_hyper_job_nothing_is_asked_for_and_what_it_does_not_name_waits_for_itself() {
-    let queueing = decide_queueing(None, &stand([in_line("a"), in_line("b"), in_line("c")]), any_size);
+    let queueing = decide_queueing(None, &list_members([in_line("a"), in_line("b"), in_line("c")]), any_size);
     assert_eq!((queueing.held_back.len(), queueing.alone.len()), (3, 0));
-    let queueing = decide_queueing(Some(&spec(3)), &stand([in_line("a"), in_line("b"), in_line("z")]), any_size);
+    let queueing = decide_queueing(Some(&spec(3)), &list_members([in_line("a"), in_line("b"), in_line("z")]), any_size);
     assert_eq!((names(&queueing.alone), queueing.held_back.len()), (vec!["z"], 2));
 }
 
@@ -99,7 +108,7 @@ fn without_its_hyper_job_nothing_is_asked_for_and_what_it_does_not_name_waits_fo
 fn those_that_start_together_are_in_one_queue() {
     let mut other = job("b", 1, 1);
     other.queue = "other".into();
-    let members = stand([in_line("a"), ("b", GangJobState::Pending(other)), ("c", GangJobState::Admitted)]);
+    let members = list_members([in_line("a"), ("b", GangJobState::Pending(other)), ("c", GangJobState::Admitted)]);
     let queueing = decide_queueing(Some(&spec(3)), &members, any_size);
     assert_eq!(queueing.held_back.len(), 2);
     assert_eq!(queueing.held_back[0].1, Reason::JobsInSeveralQueues { queues: "other, q".to_owned() });
@@ -111,7 +120,7 @@ fn queue_with(change: impl FnOnce(&mut Ask)) -> GangQueueing {
     let mut other = job("b", 1, 1);
     change(Arc::make_mut(&mut other.ask));
     let pending = ("b", GangJobState::Pending(other));
-    decide_queueing(Some(&spec(3)), &stand([in_line("a"), pending, ("c", GangJobState::Admitted)]), any_size)
+    decide_queueing(Some(&spec(3)), &list_members([in_line("a"), pending, ("c", GangJobState::Admitted)]), any_size)
 }
 
 #[test]
@@ -120,10 +129,10 @@ fn a_queue_takes_no_more_of_them_together_than_of_one_job() {
         (queue.as_str() == "q" && !asked.fits_in(&cpu(5))).then(|| Reason::Invalid { problem: asked.to_string() })
     };
     let all = [in_line("a"), in_line("b"), in_line("c")];
-    let queueing = decide_queueing(Some(&spec(3)), &stand(all.clone()), largest);
+    let queueing = decide_queueing(Some(&spec(3)), &list_members(all.clone()), largest);
     assert!(queueing.is_refused && queueing.together.is_empty(), "{queueing:?}");
     assert_eq!(queueing.held_back[0].1, Reason::Invalid { problem: "cpu 6".to_owned() }, "with all their pods");
-    assert_eq!(decide_queueing(Some(&spec(2)), &stand(all), largest).together.len(), 2);
+    assert_eq!(decide_queueing(Some(&spec(2)), &list_members(all), largest).together.len(), 2);
 }
 
 #[test]
@@ -149,7 +158,7 @@ fn what_starts_together_has_no_more_tasks_than_can_be_asked_for() {
 fn parts() -> Vec<Part> {
     let mut second = job("b", 2, 3);
     second.priority = -1;
-    second.deadline = Some(50);
+    second.deadline = Some(EpochSeconds::new(50));
     let part = |job: Job| Part { key: key(job.id.as_str()), job };
     vec![part(job("a", 1, 5)), part(second)]
 }
@@ -157,7 +166,10 @@ fn parts() -> Vec<Part> {
 #[test]
 fn they_are_asked_for_as_one_with_the_lowest_priority_and_the_age_of_the_youngest() {
     let all = combine_jobs(&parts()).unwrap();
-    assert_eq!((all.id.as_str(), all.priority, all.created.as_second(), all.deadline), ("a", -1, 5, Some(50)));
+    assert_eq!(
+        (all.id.as_str(), all.priority, all.created.as_time(), all.deadline),
+        ("a", -1, EpochSeconds::new(5), Some(EpochSeconds::new(50)))
+    );
     assert_eq!((all.ask.minimum(), all.ask.demand_of_all_pods()), (cpu(3), cpu(5)));
     assert_eq!(all.ask.counted, Counted::Jobs(2, [].into()));
     assert_eq!(combine_jobs(&parts()[..1]), None);
@@ -180,25 +192,26 @@ fn of_a_grant_to_all_each_is_charged_its_own() {
         together: None,
     };
     let own = split_admission(&parts(), all.clone());
-    let told: Vec<_> = own.iter().map(|own| (own.priority, own.pods_of(&"w".into()), own.charged.clone())).collect();
-    assert_eq!(told, [(0, 1, cpu(1)), (-1, 3, cpu(3))]);
+    let reported: Vec<_> =
+        own.iter().map(|own| (own.priority, own.pods_of(&"w".into()), own.charged.clone())).collect();
+    assert_eq!(reported, [(0, 1, cpu(1)), (-1, 3, cpu(3))]);
     assert_eq!((&own[1].above, own[1].together), (&all.above, Some(5.into())));
 }
 
 #[test]
 fn a_gang_is_incomplete_while_some_hold_and_a_missing_one_waits() {
-    let waits = |third| stand([("a", GangJobState::Admitted), in_line("b"), third]);
+    let waits = |third| list_members([("a", GangJobState::Admitted), in_line("b"), third]);
     assert!(is_incomplete(Some(&spec(3)), &waits(("c", GangJobState::Admitted))));
     assert!(!is_incomplete(Some(&spec(1)), &waits(("c", GangJobState::Gated))), "one is enough");
-    let held = stand([("a", GangJobState::Admitted), ("b", GangJobState::Admitted), ("c", GangJobState::Gated)]);
+    let held = list_members([("a", GangJobState::Admitted), ("b", GangJobState::Admitted), ("c", GangJobState::Gated)]);
     assert!(!is_incomplete(Some(&spec(3)), &held), "its user holds it back");
-    assert!(!is_incomplete(Some(&spec(3)), &stand([in_line("a"), in_line("b"), in_line("c")])));
+    assert!(!is_incomplete(Some(&spec(3)), &list_members([in_line("a"), in_line("b"), in_line("c")])));
 }
 
 /// A gang of three of which one was evicted, and its name.
 fn gang_after_eviction(second: (&str, GangJobState)) -> (JobGangs, GangKey) {
     let (mut gangs, name) = (JobGangs::default(), GangKey::HyperJob(key("h"), "uid".into()));
-    let members = stand([("a", GangJobState::Admitted), second, ("c", GangJobState::Admitted)]);
+    let members = list_members([("a", GangJobState::Admitted), second, ("c", GangJobState::Admitted)]);
     gangs.gangs.insert(name.clone(), Gang { members, was_evicted: true, ..Gang::default() });
     (gangs, name)
 }

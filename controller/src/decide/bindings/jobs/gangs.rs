@@ -21,7 +21,7 @@ use crate::{
 
 impl Jobs {
     /// Tells its gang how the job of a binding stands; whether it is of one.
-    pub(super) fn tell_gang(&mut self, objects: &Objects, binding: &Binding, state: &BindingState) -> bool {
+    pub(super) fn report_gang(&mut self, objects: &Objects, binding: &Binding, state: &BindingState) -> bool {
         let workload = objects.workload_of(binding);
         let Some((gang, workload)) = workload.and_then(|it| Some((GangKey::of_workload(it)?, it))) else {
             self.gangs.forget(&binding.key);

@@ -6,6 +6,7 @@ use caldera_core::{
     admission::Admission,
     queue::{JobId, ledger::AdmissionStage},
     reason::Reason,
+    time::EpochSeconds,
 };
 use jiff::Timestamp;
 
@@ -62,7 +63,7 @@ pub(crate) struct PendingIncrease {
     /// Its name in the engine.
     pub(super) id: JobId,
     /// Seconds since 1970.
-    pub(super) since: i64,
+    pub(super) since: EpochSeconds,
     pub(crate) increase: Increase,
 }
 

@@ -11,14 +11,14 @@ use super::FleetCapacity;
 impl FleetCapacity {
     /// It is so late now: where a window is over there may be more room.
     pub(crate) fn observe_ended_maintenance(&mut self, now: Timestamp) {
-        let now = EpochSeconds::new(now.as_second());
+        let now = EpochSeconds::from(now);
         let before = std::mem::replace(&mut self.maintenance_seen, now);
         self.grew |= self.fleet.next_maintenance_end(before).is_some_and(|end| end <= now);
     }
 
     /// When the next window ends.
     pub(crate) fn next_maintenance_end(&self, now: Timestamp) -> Option<Timestamp> {
-        let end = self.fleet.next_maintenance_end(EpochSeconds::new(now.as_second()))?;
-        Timestamp::from_second(end.as_seconds()).ok()
+        let end = self.fleet.next_maintenance_end(EpochSeconds::from(now))?;
+        end.to_timestamp()
     }
 }

@@ -59,7 +59,7 @@ struct TrackedCronJob {
     /// What the server said no to last.
     refused: Option<String>,
     /// The problem that was told last.
-    told: Option<String>,
+    reported: Option<String>,
 }
 
 /// All that is known of them.
@@ -97,7 +97,7 @@ impl CronJobs {
             Some(known) if known.facts.uid == facts.uid => known.facts = facts,
             _ => {
                 let key = facts.key.clone();
-                self.all.insert(key, TrackedCronJob { facts, waits: BTreeMap::new(), refused: None, told: None });
+                self.all.insert(key, TrackedCronJob { facts, waits: BTreeMap::new(), refused: None, reported: None });
             }
         }
     }
@@ -211,9 +211,9 @@ impl CronJobs {
             let view = CronJobView { facts: &tracked.facts, objects, jobs: self.jobs.get(&key), waits: &tracked.waits };
             let plan = view.plan(now);
             let problem = plan.problem.or_else(|| tracked.refused.take());
-            if problem.is_some() && problem != tracked.told {
+            if problem.is_some() && problem != tracked.reported {
                 decisions.extend(problem.as_deref().map(|problem| build_problem_event(&tracked.facts, problem)));
-                tracked.told = problem;
+                tracked.reported = problem;
             }
             for write in plan.writes {
                 tracked.waits.insert(write.target(), add_wait(now, WRITE_TIMEOUT));

@@ -131,8 +131,8 @@ impl HyperJobs {
         match event {
             Event::Applied(policy) => self.set_policy(policy, now),
             Event::Deleted(policy) => {
-                let told = Key::new(&policy.key.namespace, &policy.hyper_job);
-                let of = self.policy_parents.remove(&policy.key).unwrap_or(told);
+                let reported = Key::new(&policy.key.namespace, &policy.hyper_job);
+                let of = self.policy_parents.remove(&policy.key).unwrap_or(reported);
                 self.forget_policy(&of, &policy.key);
                 self.schedule_check(&of, now);
             }

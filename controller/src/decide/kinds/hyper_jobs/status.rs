@@ -131,7 +131,7 @@ fn build_conditions(
         None if made < all => (false, "Creating", format!("{made} of {all} jobs are made")),
         None => (true, "Created", "every job is as its template says, or has ended".to_owned()),
     };
-    let told = [
+    let reported = [
         Some(("JobsCreated", created.0, created.1, created.2)),
         Some(("Admitted", admission.0, admission.1, admission.2)),
         Some(("Running", run.0, run.1, numbers.clone())),
@@ -140,7 +140,7 @@ fn build_conditions(
     ];
     let of_others = object["status"]["conditions"].as_array().into_iter().flatten();
     let of_others = of_others.filter(|condition| !CONDITIONS.iter().any(|kind| condition["type"] == *kind)).cloned();
-    let ours = told.into_iter().flatten().map(|(kind, is_true, reason, message)| {
+    let ours = reported.into_iter().flatten().map(|(kind, is_true, reason, message)| {
         let status = if is_true { "True" } else { "False" };
         let before = find_condition(object, kind).filter(|before| before["status"] == status);
         let since = before.map_or_else(|| format_time(now).into(), |before| before["lastTransitionTime"].clone());

@@ -65,8 +65,8 @@ impl PreemptionWorld for PreemptionView<'_> {
         for candidate in candidates {
             let reclaims = policy.reclaim && candidate.may_reclaim;
             let lowest = prospects.find_lowest_priority(&candidate.queue);
-            let is_told = jobs.shadow.as_ref().is_some_and(|told| told.contains(&candidate.id));
-            if (!reclaims && lowest.is_none()) || is_told {
+            let is_reported = jobs.shadow.as_ref().is_some_and(|reported| reported.contains(&candidate.id));
+            if (!reclaims && lowest.is_none()) || is_reported {
                 continue;
             }
             let Some(binding) = jobs.keys.get(&candidate.id).and_then(|key| objects.bindings.get(key)) else {
@@ -96,10 +96,10 @@ impl PreemptionWorld for PreemptionView<'_> {
         preemptors
     }
 
-    fn list_quota_holders(&self) -> Vec<RunningJob> {
+    fn list_charged_jobs(&self) -> Vec<RunningJob> {
         let Self { objects, jobs, capacity, now } = self;
         list_bindings(objects, jobs)
-            .filter_map(|(binding, state)| describe_quota_holder(objects, jobs, capacity, binding, state, *now))
+            .filter_map(|(binding, state)| describe_charged_job(objects, jobs, capacity, binding, state, *now))
             .collect()
     }
 
@@ -162,7 +162,7 @@ pub(crate) fn list_bindings<'a>(
 }
 
 /// What a binding holds, if it holds quota.
-pub(crate) fn describe_quota_holder(
+pub(crate) fn describe_charged_job(
     objects: &Objects,
     jobs: &Jobs,
     capacity: &FleetCapacity,
@@ -182,7 +182,7 @@ pub(crate) fn describe_quota_holder(
         && !capacity.has_only_finished_pods(binding);
     let placed = stage == Some(AdmissionStage::Placed) || stage == Some(AdmissionStage::Foreign);
     // The scheduler says when it placed a job some seconds later.
-    let unsaid = if stage == Some(AdmissionStage::Placed) { now.as_second() } else { binding.created };
+    let unsaid = if stage == Some(AdmissionStage::Placed) { now.into() } else { binding.created };
     Some(RunningJob {
         id: binding.id.clone(),
         queue: objects.queue_of(binding)?.clone(),

@@ -19,14 +19,14 @@ use crate::{
 };
 
 impl Engine {
-    /// A job backs off since then, in seconds since 1970, and will be enqueued again.
-    pub fn back_off_job(&mut self, job: Job, since: i64) {
+    /// A job backs off since then and will be enqueued again.
+    pub fn back_off_job(&mut self, job: Job, since: EpochSeconds) {
         let rank = JobRank::of_job(&job);
         let node = self.intern_queue(&job.queue);
         let key = self.job_key(node, job.id.clone(), job.created, rank);
         self.remove_job(job.id.as_str());
         let shape = self.shapes.intern_shape(job.ask, &mut self.queues.dims);
-        self.jobs.insert(job.id, QueueingState::BackingOff { node, key, shape, rank, since: EpochSeconds::new(since) });
+        self.jobs.insert(job.id, QueueingState::BackingOff { node, key, shape, rank, since });
         // Before anybody is looked at.
         self.reservations.schedule_update(self.now, ReservationId { cause: ReservationCause::Backoff, queue: node });
     }
@@ -43,7 +43,7 @@ impl Engine {
         &mut self,
         id: ReservationId,
         reservation_after: i64,
-        room: &mut impl ClusterCapacity,
+        capacity: &mut impl ClusterCapacity,
     ) -> bool {
         let all = self.jobs.list_backing_off(id.queue).map(|(key, shape, since)| {
             (self.reservation_rank(id.queue, key), shape, since, since.saturating_add(reservation_after))
@@ -55,7 +55,7 @@ impl Engine {
         let mut ranked: Vec<_> = all.filter(now).collect();
         ranked.sort();
         let fits = |(rank, shape, ..): &(ReservationRank, ShapeId, EpochSeconds, EpochSeconds)| {
-            self.find_never(*shape, &rank.id, room).is_none()
+            self.find_never(*shape, &rank.id, capacity).is_none()
         };
         let first = ranked.into_iter().take(MOST_CONSIDERED_JOBS).find(fits);
         let Some((rank, shape, since, until)) = first else { return self.remove_reservation(id) };

@@ -26,8 +26,8 @@ use crate::{
 impl Engine {
     /// Clusters are reserved for the first in rank that lack capacity and are within, as long as they do not lack the
     /// same; the first of the others makes its own queue wait.
-    pub(crate) fn update_cluster_reservations(&mut self, room: &mut impl ClusterCapacity) -> bool {
-        let wanted = self.plan_cluster_reservations(room);
+    pub(crate) fn update_cluster_reservations(&mut self, capacity: &mut impl ClusterCapacity) -> bool {
+        let wanted = self.plan_cluster_reservations(capacity);
         let has = |reservation: &Reservation| {
             (reservation.rank.clone(), reservation.shape, reservation.preempts, reservation.kept.clone())
         };
@@ -66,7 +66,7 @@ impl Engine {
 
     pub(crate) fn plan_cluster_reservations(
         &mut self,
-        room: &mut impl ClusterCapacity,
+        capacity: &mut impl ClusterCapacity,
     ) -> Vec<(ReservationId, Reservation)> {
         let mut wanted: Vec<Reservation> = Vec::new();
         let mut beyond: Option<Reservation> = None;
@@ -95,7 +95,7 @@ impl Engine {
             }
             looks += usize::from(had.is_none());
             let ask = std::sync::Arc::clone(&self.shapes[shape].ask);
-            let Some(kept) = self.choose_held_clusters(&rank.id, node, &ask, had, room) else { continue };
+            let Some(kept) = self.choose_held_clusters(&rank.id, node, &ask, had, capacity) else { continue };
             let scarce: Vec<Dim> = kept.resources.iter().filter_map(|name| self.queues.dims.find_dim(name)).collect();
             // Its quota is there now, and has to be when there is capacity.
             let reservation = self.draft_reservation(rank, node, shape, since, QueueIndex::ROOT, &scarce);

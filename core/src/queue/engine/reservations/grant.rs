@@ -25,7 +25,7 @@ use crate::{
 
 impl Engine {
     /// Works out again every shortage that changed or has lasted long enough; true if a job was requeued.
-    pub(crate) fn update_reservations(&mut self, room: &mut impl ClusterCapacity) -> bool {
+    pub(crate) fn update_reservations(&mut self, capacity: &mut impl ClusterCapacity) -> bool {
         let moved = self.reservations.take_usage_changes();
         let Some(fleet_wait) = self.reservations.after else {
             self.reservations.forget_updates();
@@ -43,19 +43,19 @@ impl Engine {
             if dirty.is_empty() {
                 break;
             }
-            let mut rooms = false;
+            let mut lack_capacity = false;
             for id in dirty {
                 match id.cause {
                     ReservationCause::Quota(..) => {
-                        requeued |= self.update_quota_reservation(id, room);
+                        requeued |= self.update_quota_reservation(id, capacity);
                     }
-                    ReservationCause::Capacity(_) => rooms = true,
+                    ReservationCause::Capacity(_) => lack_capacity = true,
                     ReservationCause::Backoff => {
-                        requeued |= self.update_backoff_reservation(id, fleet_wait, room);
+                        requeued |= self.update_backoff_reservation(id, fleet_wait, capacity);
                     }
                 }
             }
-            requeued |= rooms && self.update_cluster_reservations(room);
+            requeued |= lack_capacity && self.update_cluster_reservations(capacity);
             if requeued {
                 break;
             }
@@ -132,7 +132,7 @@ impl Engine {
     }
 
     /// The first of a queue that a cause holds up for long enough.
-    pub(crate) fn update_quota_reservation(&mut self, id: ReservationId, room: &mut impl ClusterCapacity) -> bool {
+    pub(crate) fn update_quota_reservation(&mut self, id: ReservationId, capacity: &mut impl ClusterCapacity) -> bool {
         let ReservationCause::Quota(at, dim) = id.cause else { return false };
         self.reservations.promote_due_blocked(id, self.now);
         let preemptor = self
@@ -164,7 +164,7 @@ impl Engine {
             if !self.could_ever_start(id.queue, shape, rank.id.as_str()) {
                 continue;
             }
-            let Some(detail) = self.find_never(shape, &rank.id, room) else {
+            let Some(detail) = self.find_never(shape, &rank.id, capacity) else {
                 first = Some((rank, shape));
                 break;
             };
@@ -191,9 +191,9 @@ impl Engine {
     }
 
     /// A reserving job started: the next one gets its reservation before any other job is considered.
-    pub(crate) fn reserve_for_next_blocked(&mut self, held: ReservationId, room: &mut impl ClusterCapacity) {
+    pub(crate) fn reserve_for_next_blocked(&mut self, held: ReservationId, capacity: &mut impl ClusterCapacity) {
         if matches!(held.cause, ReservationCause::Quota(..)) && self.reservations.after.is_some() {
-            self.update_quota_reservation(held, room);
+            self.update_quota_reservation(held, capacity);
         }
     }
 
@@ -290,7 +290,7 @@ impl Engine {
         let empty = |at: &QueueIndex, dim| {
             let slot = &self.queues[*at];
             admission::free_quota(slot, dim)
-                .map(|room| room + slot.used.get(dim) - self.held_by_resized_job(id, *at, dim))
+                .map(|capacity| capacity + slot.used.get(dim) - self.held_by_resized_job(id, *at, dim))
         };
         let Slot { path, problem, .. } = &self.queues[node];
         let mut asked = self.shapes[shape].sparse.iter();

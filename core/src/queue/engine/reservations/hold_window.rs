@@ -26,7 +26,7 @@ impl Engine {
         node: QueueIndex,
         ask: &Ask,
         had: Option<ReservedClusters>,
-        room: &mut impl ClusterCapacity,
+        capacity: &mut impl ClusterCapacity,
     ) -> Option<ReservedClusters> {
         let hold = self.reservations.holds.get(id).filter(|hold| !hold.rests && !self.is_preemptor(id));
         let Some(over) = hold.filter(|hold| hold.until <= self.now) else {
@@ -34,16 +34,16 @@ impl Engine {
             return match had {
                 // The copies of a duplicated job need all clusters that it lacks capacity in: those that others took
                 // meanwhile too. What it waits for once it keeps until it has all.
-                Some(had) if ask.copies > 1 => Some(match room.keep(&id.job(), ask, vain) {
+                Some(had) if ask.copies > 1 => Some(match capacity.keep(&id.job(), ask, vain) {
                     Some(more) => had.merge(more),
                     None => had,
                 }),
-                had => had.or_else(|| room.keep(&id.job(), ask, vain)),
+                had => had.or_else(|| capacity.keep(&id.job(), ask, vain)),
             };
         };
         let mut hold = over.clone();
         hold.vain.extend(had.into_iter().flat_map(|had| had.clusters));
-        let others = room.keep(&id.job(), ask, &hold.vain);
+        let others = capacity.keep(&id.job(), ask, &hold.vain);
         hold.rests = others.is_none();
         hold.until = self.now.saturating_add(hold.window_length());
         self.set_hold(id, node, hold);

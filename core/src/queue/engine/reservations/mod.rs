@@ -46,15 +46,15 @@ const MOST_CLUSTER_RESERVATIONS: u8 = 3;
 /// A place that is kept for a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReservationStatus {
-    /// Since when, in seconds since 1970.
-    pub since: i64,
+    /// Since when.
+    pub since: EpochSeconds,
     /// What it lacks, and under whose ceiling; `None` if it lacks capacity.
     pub short: Option<(Bound, ResourceName)>,
     /// The clusters that are reserved for it, if it lacks capacity.
     pub clusters: Vec<ClusterName>,
-    /// When it can start at the latest, in seconds since 1970, if nobody of higher priority comes and whoever says how
+    /// When it can start at the latest, if nobody of higher priority comes and whoever says how
     /// long it runs keeps to it.
-    pub start: Result<i64, UnknownStart>,
+    pub start: Result<EpochSeconds, UnknownStart>,
 }
 
 /// Why nobody can say when a place that is kept can be used.
@@ -70,9 +70,9 @@ pub enum UnknownStart {
 
 /// Facts in.
 impl Engine {
-    /// What time it is, in seconds since 1970. It never goes back.
-    pub fn set_now(&mut self, now: i64) {
-        self.now = self.now.max(EpochSeconds::new(now));
+    /// What time it is. It never goes back.
+    pub fn set_now(&mut self, now: EpochSeconds) {
+        self.now = self.now.max(now);
         self.age_usage();
         self.age_due();
     }
@@ -113,12 +113,12 @@ impl Engine {
 
 /// Questions.
 impl Engine {
-    /// When [`Engine::release_next_by_fit`] may decide otherwise though nothing happened, in seconds since 1970.
+    /// When [`Engine::release_next_by_fit`] may decide otherwise though nothing happened.
     #[must_use]
-    pub fn next_due(&self) -> Option<i64> {
+    pub fn next_due(&self) -> Option<EpochSeconds> {
         let reservation = self.reservations.after.and(self.reservations.next_due());
         let aging = self.aging_steps.first().map(|(at, _)| *at);
-        reservation.into_iter().chain(aging).min().filter(|_| self.paused.is_none()).map(EpochSeconds::as_seconds)
+        reservation.into_iter().chain(aging).min().filter(|_| self.paused.is_none())
     }
 
     /// True once after reservations changed.
@@ -141,12 +141,7 @@ impl Engine {
         };
         let kept = reservation.kept.as_ref().filter(|_| reservation.has_full_reach());
         let clusters = kept.map(|kept| kept.clusters.clone()).unwrap_or_default();
-        Some(ReservationStatus {
-            since: reservation.since.as_seconds(),
-            short,
-            clusters,
-            start: self.find_latest_start(id).map(EpochSeconds::as_seconds),
-        })
+        Some(ReservationStatus { since: reservation.since, short, clusters, start: self.find_latest_start(id) })
     }
 
     /// Whether a place is kept for a job.
@@ -215,7 +210,7 @@ impl Engine {
         }
         let rank = self.reservation_rank(node, key);
         let held = self.reservations.of_shape(node, shape).into_iter().filter_map(|id| self.reservations.get(id));
-        let first = held.map(|reservation| &reservation.rank).find(|holder| !rank.outranks(holder))?;
+        let first = held.map(|reservation| &reservation.rank).find(|reserving| !rank.outranks(reserving))?;
         match self.jobs.get(first.id.as_str()) {
             Some(QueueingState::Pending { key, .. }) => Some(key),
             _ => None,

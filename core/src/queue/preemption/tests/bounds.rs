@@ -13,16 +13,25 @@ fn a_fleet_s_evictions_are_bounded_in_every_stretch_of_time() {
     let plan = |budget: &EvictionBudget, asks| {
         policy.plan_with(&preemptor("a", 0, cpu(asks)), budget, |victims| policy.fits(&cpu(asks), victims))
     };
-    let mut budget = EvictionBudget::start_empty(0);
+    let mut budget = EvictionBudget::start_empty(EpochSeconds::new(0));
     assert_eq!(plan(&budget, 4).unwrap().victims.len(), 2);
-    budget.take_evictions(rate, 2, 60);
+    budget.take_evictions(rate, 2, EpochSeconds::new(60));
     let why = plan(&budget, 4).unwrap_err();
-    assert_eq!(why.refused, AttemptRefusal::Rate { needs: 2, has: 0, most: 2, enough_at: Some(120) });
+    assert_eq!(
+        why.refused,
+        AttemptRefusal::Rate { needs: 2, has: 0, most: 2, enough_at: Some(EpochSeconds::new(120)) }
+    );
     assert_eq!(
         why.to_string(),
         "preemption for cpu 4: 2 evictions are needed and 0 are left in the fleet's budget for now"
     );
-    assert_eq!((budget.count_available_evictions(rate, 89), budget.count_available_evictions(rate, 90)), (0, 1));
+    assert_eq!(
+        (
+            budget.count_available_evictions(rate, EpochSeconds::new(89)),
+            budget.count_available_evictions(rate, EpochSeconds::new(90))
+        ),
+        (0, 1)
+    );
 }
 
 #[test]
@@ -34,26 +43,29 @@ fn an_attempt_larger_than_the_bucket_is_made_once_it_is_full_and_paid_back_befor
         world.policy.bounds.rate = rate;
         world.plan_with(&preemptor("a", 0, cpu(6)), budget, |victims| world.fits(&cpu(6), victims))
     };
-    let mut budget = EvictionBudget::start_empty(1000);
+    let mut budget = EvictionBudget::start_empty(EpochSeconds::new(1000));
     let why = at(1059, &budget).unwrap_err();
-    assert_eq!(why.refused, AttemptRefusal::Rate { needs: 3, has: 1, most: 2, enough_at: Some(1060) });
+    assert_eq!(
+        why.refused,
+        AttemptRefusal::Rate { needs: 3, has: 1, most: 2, enough_at: Some(EpochSeconds::new(1060)) }
+    );
     assert_eq!(
         why.to_string(),
         "preemption for cpu 6: 3 evictions are needed and 1 are left in the fleet's budget for now; it holds 2 at most: they are \
          made once it is full, and paid back before any other"
     );
     assert_eq!(at(1060, &budget).unwrap().victims.len(), 3);
-    budget.take_evictions(rate, 3, 1060);
+    budget.take_evictions(rate, 3, EpochSeconds::new(1060));
     // One more than it held: the half minute that this takes comes first.
     assert_eq!(
         (
-            budget.count_available_evictions(rate, 1060),
-            budget.count_available_evictions(rate, 1119),
-            budget.count_available_evictions(rate, 1120)
+            budget.count_available_evictions(rate, EpochSeconds::new(1060)),
+            budget.count_available_evictions(rate, EpochSeconds::new(1119)),
+            budget.count_available_evictions(rate, EpochSeconds::new(1120))
         ),
         (0, 0, 1)
     );
-    assert_eq!(at(1060, &budget).unwrap_err().again_at(), Some(1150));
+    assert_eq!(at(1060, &budget).unwrap_err().again_at(), Some(EpochSeconds::new(1150)));
 }
 
 #[test]
@@ -73,16 +85,19 @@ fn a_job_that_was_taken_from_is_left_alone_longer_each_time() {
     world.now = 1;
     assert_eq!(world.victims(&preemptor("a", 0, cpu(6))), ["b0"]);
     for (count, pause) in [(1, 60), (2, 120)] {
-        world.running[0].evictions = EvictionHistory { count, last: Some(500) };
-        world.running[0].started = Some(550);
+        world.running[0].evictions = EvictionHistory { count, last: Some(EpochSeconds::new(500)) };
+        world.running[0].started = Some(EpochSeconds::new(550));
         world.now = 549 + pause;
         let why = world.refusal(&preemptor("a", 0, cpu(6)));
-        assert_eq!((why.again_at(), why.exempt), (Some(550 + pause), [(Exemption::CoolsDown, 1)].into()));
+        assert_eq!(
+            (why.again_at(), why.exempt),
+            (Some(EpochSeconds::new(550 + pause)), [(Exemption::CoolsDown, 1)].into())
+        );
         world.now = 550 + pause;
         assert_eq!(world.victims(&preemptor("a", 0, cpu(6))), ["b0"]);
     }
     world.running[0].evictions.count = 60;
-    assert_eq!(bounds.cools_until(&world.running[0]), Some(550 + bounds.longest));
+    assert_eq!(bounds.cools_until(&world.running[0]), Some(EpochSeconds::new(550 + bounds.longest)));
 }
 
 #[test]
@@ -90,17 +105,17 @@ fn a_job_that_was_taken_from_too_often_is_left_alone_until_it_makes_progress_l4(
     let mut world = lent(&[10]);
     let bounds = world.policy.bounds;
     world.now = 3000;
-    world.running[0].started = Some(0);
-    world.running[0].evictions = EvictionHistory { count: 3, last: Some(-9000) };
+    world.running[0].started = Some(EpochSeconds::new(0));
+    world.running[0].evictions = EvictionHistory { count: 3, last: Some(EpochSeconds::new(-9000)) };
     let why = world.refusal(&preemptor("a", 0, cpu(6)));
-    assert_eq!((why.again_at(), why.exempt), (Some(3600), [(Exemption::TooOften, 1)].into()));
-    assert_eq!(EvictionHistory::after_eviction(&world.running[0], &bounds, 3000).count, 4);
+    assert_eq!((why.again_at(), why.exempt), (Some(EpochSeconds::new(3600)), [(Exemption::TooOften, 1)].into()));
+    assert_eq!(EvictionHistory::after_eviction(&world.running[0], &bounds, EpochSeconds::new(3000)).count, 4);
     for progress in [|world: &mut World| world.now = 3600, |world: &mut World| world.running[0].progressed = true] {
         let mut world = world.clone();
         progress(&mut world);
         assert_eq!(world.victims(&preemptor("a", 0, cpu(6))), ["b0"]);
-        let next = EvictionHistory::after_eviction(&world.running[0], &bounds, world.now);
-        assert_eq!(next, EvictionHistory { count: 1, last: Some(world.now) });
+        let next = EvictionHistory::after_eviction(&world.running[0], &bounds, EpochSeconds::new(world.now));
+        assert_eq!(next, EvictionHistory { count: 1, last: Some(EpochSeconds::new(world.now)) });
     }
 }
 
@@ -110,13 +125,13 @@ fn a_preemptor_whose_attempts_come_to_nothing_waits_longer_each_time() {
     let mut asks = preemptor("a", 0, cpu(6));
     let plan = world.plan_evictions(&asks).unwrap();
     assert_eq!(plan.hold.what, cpu(6));
-    assert_eq!((plan.hold.since, plan.hold.until), (1000, 1300));
+    assert_eq!((plan.hold.since, plan.hold.until), (EpochSeconds::new(1000), EpochSeconds::new(1300)));
     for pause in [30, 60, 120] {
-        asks.attempts = asks.attempts.with_failure_at(1000);
+        asks.attempts = asks.attempts.with_failure_at(EpochSeconds::new(1000));
         let mut world = world.clone();
         world.now = 999 + pause;
         let why = world.refusal(&asks);
-        assert_eq!((why.token(), why.again_at()), ("PreemptionBackoff", Some(1000 + pause)));
+        assert_eq!((why.token(), why.again_at()), ("PreemptionBackoff", Some(EpochSeconds::new(1000 + pause))));
         world.now += 1;
         assert!(world.plan_evictions(&asks).is_ok());
     }
@@ -133,14 +148,14 @@ proptest! {
         asks in prop::collection::vec((0_i64..50, 0_u32..6), 1..40), evictions in 1_u32..6, seconds in 1_u32..60,
     ) {
         let rate = EvictionRate { evictions, seconds };
-        let (mut budget, mut now, mut let_through) = (EvictionBudget::start_empty(0), 0, Vec::new());
+        let (mut budget, mut now, mut let_through) = (EvictionBudget::start_empty(EpochSeconds::new(0)), 0, Vec::new());
         for (wait, wanted) in asks {
             now += wait;
-            if budget.can_afford(rate, wanted, now) {
-                budget.take_evictions(rate, wanted as usize, now);
+            if budget.can_afford(rate, wanted, EpochSeconds::new(now)) {
+                budget.take_evictions(rate, wanted as usize, EpochSeconds::new(now));
                 let_through.extend(std::iter::repeat_n(now, wanted as usize));
-            } else if let Some(at) = budget.find_time_of_enough(rate, wanted, now) {
-                prop_assert!(budget.can_afford(rate, wanted, at) && !budget.can_afford(rate, wanted, at - 1));
+            } else if let Some(at) = budget.find_time_of_enough(rate, wanted, EpochSeconds::new(now)) {
+                prop_assert!(budget.can_afford(rate, wanted, at) && !budget.can_afford(rate, wanted, at.saturating_sub(1)));
             }
         }
         // In any stretch at most what the time refills and what a full budget holds, or one attempt takes.

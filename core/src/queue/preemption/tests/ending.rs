@@ -13,7 +13,7 @@ struct Game {
     world: World,
     waiting: Vec<RunningJob>,
     /// What each cluster has; a job that is bound needs room there, the others room in the sum.
-    rooms: [Resources; 2],
+    capacities: [Resources; 2],
     bound: BTreeMap<JobId, Option<usize>>,
     draws: Vec<u8>,
     /// Who took whom, in order.
@@ -30,7 +30,7 @@ impl Game {
     }
 
     fn free(&self, at: usize, victims: &[&Victim]) -> Resources {
-        let mut free = self.rooms[at].clone();
+        let mut free = self.capacities[at].clone();
         for candidate in self.world.running.iter().filter(|candidate| self.bound[&candidate.id] == Some(at)) {
             let gone = victims.iter().find(|victim| victim.id == candidate.id);
             let mut stays = candidate.charge.clone();
@@ -49,7 +49,7 @@ impl Game {
     fn start(&mut self, at: usize) {
         let mut job = self.waiting.remove(at);
         self.world.now += 1;
-        job.started = Some(self.world.now);
+        job.started = Some(EpochSeconds::new(self.world.now));
         if let Some(gang) = &mut job.elastic {
             let minimum = gang.tasks[0].request.times(u64::from(gang.min_available));
             let more = gang.tasks[0].request.count_fits_in(&{
@@ -106,7 +106,7 @@ impl Game {
     fn preempt(&mut self, order: &[usize]) -> bool {
         for at in order.iter().copied() {
             let preemptor = self.preemptor_of(&self.waiting[at]);
-            let budget = EvictionBudget::start_full(self.world.policy.bounds.rate, self.world.now);
+            let budget = EvictionBudget::start_full(self.world.policy.bounds.rate, EpochSeconds::new(self.world.now));
             let plan =
                 self.world.plan_with(&preemptor, &budget, |victims| self.fits(&preemptor.id, &preemptor.asks, victims));
             let Ok(plan) = plan else { continue };
@@ -152,16 +152,16 @@ impl Game {
 fn game(one_priority: bool) -> impl Strategy<Value = Game> {
     let scope = prop_oneof![Just(RuleScope::SameQueue), Just(RuleScope::SameParent), Just(RuleScope::AnyQueue)];
     let bound = prop::collection::vec(prop::option::weighted(0.4, 0_usize..2), 14);
-    let room = (3_i64..9, 1_i64..5);
+    let capacity = (3_i64..9, 1_i64..5);
     let draws = prop::collection::vec(any::<u8>(), 8);
-    (queues(7), jobs(6, 14), scope, bound, [room.clone(), room], draws).prop_map(
-        move |(queues, jobs, scope, bound, rooms, draws)| {
+    (queues(7), jobs(6, 14), scope, bound, [capacity.clone(), capacity], draws).prop_map(
+        move |(queues, jobs, scope, bound, capacities, draws)| {
             let mut world = world(&queues);
             world.policy.preempt[0].scope = scope;
             world.policy.bounds.evictions = u32::MAX;
             world.fleet = Resources::new();
-            let rooms = rooms.map(|(cpu, gpu)| amounts(&[("cpu", cpu), ("gpu", gpu)]));
-            rooms.iter().for_each(|room| world.fleet.add(room));
+            let capacities = capacities.map(|(cpu, gpu)| amounts(&[("cpu", cpu), ("gpu", gpu)]));
+            capacities.iter().for_each(|capacity| world.fleet.add(capacity));
             let mut waiting: Vec<RunningJob> =
                 jobs.iter().enumerate().map(|(i, draw)| job(&world, i, draw).0).collect();
             for job in &mut waiting {
@@ -169,7 +169,7 @@ fn game(one_priority: bool) -> impl Strategy<Value = Game> {
                 job.priority = if one_priority { 0 } else { job.priority };
             }
             let bound = waiting.iter().zip(bound).map(|(job, bound)| (job.id.clone(), bound)).collect();
-            Game { world, waiting, rooms, bound, draws, taken: Vec::new(), preemptions: 0, starts: 0 }
+            Game { world, waiting, capacities, bound, draws, taken: Vec::new(), preemptions: 0, starts: 0 }
         },
     )
 }
@@ -185,7 +185,7 @@ impl std::fmt::Debug for Game {
             let pods = job.elastic.as_ref().map(|gang| gang.min_available);
             writeln!(f, "{id} in {queue}: {priority}, {preemptable:?}, {charge}, {pods:?}, {:?}", self.bound[id])?;
         }
-        writeln!(f, "rooms {:?}, scope {:?}", self.rooms, self.world.policy.preempt[0].scope)
+        writeln!(f, "rooms {:?}, scope {:?}", self.capacities, self.world.policy.preempt[0].scope)
     }
 }
 
@@ -251,8 +251,9 @@ fn preemption_and_reclaim_do_not_take_turns() {
     let world = World::new(cpu(6)).queue("a", "", cpu(5)).queue("b", "", cpu(5));
     let waiting = vec![small("a-small", "a"), big("a-big", "a"), small("b-small", "b"), big("b-big", "b")];
     let bound = waiting.iter().map(|job| (job.id.clone(), None)).collect();
-    let rooms = [cpu(6), cpu(0)];
-    let mut game = Game { world, waiting, rooms, bound, draws: vec![0], taken: Vec::new(), preemptions: 0, starts: 0 };
+    let capacities = [cpu(6), cpu(0)];
+    let mut game =
+        Game { world, waiting, capacities, bound, draws: vec![0], taken: Vec::new(), preemptions: 0, starts: 0 };
     let mut steps = 0;
     while game.step() {
         steps += 1;

@@ -82,7 +82,7 @@ impl World {
     }
 
     pub(crate) fn plan_evictions(&self, preemptor: &Preemptor) -> Result<EvictionPlan, Box<NoEvictions>> {
-        let budget = EvictionBudget::start_full(self.policy.bounds.rate, self.now);
+        let budget = EvictionBudget::start_full(self.policy.bounds.rate, EpochSeconds::new(self.now));
         self.plan_with(preemptor, &budget, |victims| self.fits(&preemptor.asks, victims))
     }
 
@@ -93,7 +93,11 @@ impl World {
         fits: impl FnMut(&[&Victim]) -> bool,
     ) -> Result<EvictionPlan, Box<NoEvictions>> {
         let Self { queues, running, fleet, policy, now } = self;
-        plan_evictions(&PreemptionInput { queues, running, fleet, policy, budget, now: *now }, preemptor, fits)
+        plan_evictions(
+            &PreemptionInput { queues, running, fleet, policy, budget, now: EpochSeconds::new(*now) },
+            preemptor,
+            fits,
+        )
     }
 
     /// Who gives way, with the pods that a job spares.
@@ -132,7 +136,7 @@ pub(crate) fn candidate(id: &str, queue: &str, started: i64, charge: Resources) 
         preemptable: None,
         ours: true,
         created: started.into(),
-        started: Some(started),
+        started: Some(EpochSeconds::new(started)),
         charge,
         elastic: None,
         evictions: EvictionHistory::default(),
@@ -368,7 +372,7 @@ fn who_alone_has_more_than_its_queue_deserves_has_a_turn_as_long_as_its_queue_di
     let refused = world.refusal(&preemptor);
     assert_eq!(refused.exempt, [(Exemption::Turn, 1)].into());
     // 4 for 300 seconds are 4 more than deserved for 300 seconds.
-    assert_eq!(refused.again_at(), Some(600));
+    assert_eq!(refused.again_at(), Some(EpochSeconds::new(600)));
     world.now = 600;
     assert_eq!(world.victims(&preemptor), ["big"]);
 }
@@ -381,7 +385,7 @@ fn who_did_not_wait_or_is_not_alone_has_no_turn() {
     assert_eq!(idle.victims(&preemptor), ["big"]);
     assert_eq!(turn(1).victims(&preemptor), ["big"]);
     let mut evicted = turn(0);
-    evicted.candidate("big").evictions = EvictionHistory { count: 1, last: Some(200) };
+    evicted.candidate("big").evictions = EvictionHistory { count: 1, last: Some(EpochSeconds::new(200)) };
     evicted.now = 400;
     assert_eq!(evicted.victims(&preemptor), ["big"], "100 seconds, since it last gave way");
 }

@@ -8,16 +8,17 @@ pub(crate) struct Model<'a> {
     world: &'a World,
     preemptor: &'a Preemptor,
     /// Covered minimums, and pods of surplus that are covered, by queue and job.
-    covered: BTreeMap<(QueueName, JobId), (bool, u32)>,
-    covers_preemptor: BTreeSet<QueueName>,
+    within_deserved: BTreeMap<(QueueName, JobId), (bool, u32)>,
+    preemptor_within_deserved: BTreeSet<QueueName>,
 }
 
 impl<'a> Model<'a> {
     pub(crate) fn new(world: &'a World, preemptor: &'a Preemptor) -> Self {
-        let mut model = Self { world, preemptor, covered: BTreeMap::new(), covers_preemptor: BTreeSet::new() };
+        let mut model =
+            Self { world, preemptor, within_deserved: BTreeMap::new(), preemptor_within_deserved: BTreeSet::new() };
         let mut names: Vec<&QueueName> = world.queues.keys().collect();
         names.sort_by_key(|name| std::cmp::Reverse(world.path(name).len()));
-        names.into_iter().for_each(|name| model.cover_queue(name));
+        names.into_iter().for_each(|name| model.count_queue(name));
         model
     }
 
@@ -30,7 +31,7 @@ impl<'a> Model<'a> {
                     let candidate = self.world.running.iter().find(|candidate| candidate.id == *id).unwrap();
                     *minimum && candidate.priority == priority && self.world.path(queue).len() == depth
                 };
-                score.push(self.covered.iter().filter(|entry| here(*entry)).count());
+                score.push(self.within_deserved.iter().filter(|entry| here(*entry)).count());
             }
         }
         for priority in (0..5).rev() {
@@ -59,7 +60,12 @@ impl<'a> Model<'a> {
     }
 
     /// Covered, or else the resources that it is over on (none of them: nothing is stated).
-    fn check_covered(&self, queue: &QueueName, taken: &Resources, amount: &Resources) -> Result<(), Vec<ResourceName>> {
+    fn check_within_deserved(
+        &self,
+        queue: &QueueName,
+        taken: &Resources,
+        amount: &Resources,
+    ) -> Result<(), Vec<ResourceName>> {
         let needed = |name: &ResourceName| taken.get(name.as_str()).as_nano() < self.guarantee(queue, name.as_str());
         if amount.iter().any(|(name, _)| needed(name)) {
             return Ok(());
@@ -76,27 +82,32 @@ impl<'a> Model<'a> {
     fn below(&self, queue: &QueueName) -> Vec<&'a RunningJob> {
         let mut jobs: Vec<&RunningJob> =
             self.world.running.iter().filter(|candidate| self.world.path(&candidate.queue).contains(queue)).collect();
-        let covers = |candidate: &RunningJob| {
+        let is_within_deserved = |candidate: &RunningJob| {
             let mut children = self.children(queue).into_iter();
             children.any(|child| {
-                self.covered.get(&(child.clone(), candidate.id.clone())).is_some_and(|(minimum, _)| *minimum)
+                self.within_deserved.get(&(child.clone(), candidate.id.clone())).is_some_and(|(minimum, _)| *minimum)
             })
         };
         jobs.sort_by_key(|candidate| {
-            (!covers(candidate), -candidate.priority, candidate.started.unwrap_or(i64::MAX), candidate.id.clone())
+            (
+                !is_within_deserved(candidate),
+                -candidate.priority,
+                candidate.started.unwrap_or(EpochSeconds::MAX),
+                candidate.id.clone(),
+            )
         });
         jobs
     }
 
-    fn cover_queue(&mut self, queue: &QueueName) {
+    fn count_queue(&mut self, queue: &QueueName) {
         let jobs = self.below(queue);
         let children = self.children(queue);
         let mut taken = Resources::new();
         let mine = self.world.path(&self.preemptor.queue).contains(queue);
-        let late = !children.iter().any(|child| self.covers_preemptor.contains(*child));
+        let late = !children.iter().any(|child| self.preemptor_within_deserved.contains(*child));
         let late_of = |candidate: &RunningJob| {
             !children.iter().any(|child| {
-                self.covered.get(&((*child).clone(), candidate.id.clone())).is_some_and(|(minimum, _)| *minimum)
+                self.within_deserved.get(&((*child).clone(), candidate.id.clone())).is_some_and(|(minimum, _)| *minimum)
             })
         };
         // What the preemptor sees: all who come before it.
@@ -110,23 +121,28 @@ impl<'a> Model<'a> {
             if !before {
                 seen.get_or_insert_with(|| taken.clone());
             }
-            let covered = self.check_covered(queue, &taken, &minimum(candidate)).is_ok();
-            if covered {
+            let within_deserved = self.check_within_deserved(queue, &taken, &minimum(candidate)).is_ok();
+            if within_deserved {
                 taken.add(&minimum(candidate));
             }
-            minimums.push(covered);
+            minimums.push(within_deserved);
         }
-        if mine && self.check_covered(queue, &seen.unwrap_or_else(|| taken.clone()), &self.preemptor.asks).is_ok() {
-            self.covers_preemptor.insert(queue.clone());
+        if mine
+            && self.check_within_deserved(queue, &seen.unwrap_or_else(|| taken.clone()), &self.preemptor.asks).is_ok()
+        {
+            self.preemptor_within_deserved.insert(queue.clone());
         }
-        for (candidate, minimum_covered) in jobs.iter().zip(minimums) {
+        for (candidate, minimum_within_deserved) in jobs.iter().zip(minimums) {
             let mut pods = 0;
             let pod = pod(candidate);
-            while minimum_covered && pods < spare(candidate) && self.check_covered(queue, &taken, &pod).is_ok() {
+            while minimum_within_deserved
+                && pods < spare(candidate)
+                && self.check_within_deserved(queue, &taken, &pod).is_ok()
+            {
                 taken.add(&pod);
                 pods += 1;
             }
-            self.covered.insert((queue.clone(), candidate.id.clone()), (minimum_covered, pods));
+            self.within_deserved.insert((queue.clone(), candidate.id.clone()), (minimum_within_deserved, pods));
         }
     }
 
@@ -147,14 +163,14 @@ impl<'a> Model<'a> {
             amount.iter().any(|(name, _)| self.lacks(name) && !self.preemptor.asks.get(name.as_str()).is_zero());
         let (below, from) = self.split(&candidate.queue, &self.preemptor.queue);
         let reclaimable = below.iter().all(|name| self.world.queues[name].reclaimable);
-        let uncovered = |name: &QueueName| {
-            let (minimum, surplus) = self.covered[&(name.clone(), candidate.id.clone())];
+        let is_borrowed = |name: &QueueName| {
+            let (minimum, surplus) = self.within_deserved[&(name.clone(), candidate.id.clone())];
             pods.map_or(!minimum, |pods| pods <= spare(candidate) - surplus)
         };
         helps
             && reclaimable
             && candidate.preemptable != Some(false)
-            && below.iter().all(uncovered)
+            && below.iter().all(is_borrowed)
             && (self.reclaims(candidate, &amount, &below) || self.preempts(candidate, pods.is_none(), &below, &from))
     }
 
@@ -182,19 +198,19 @@ impl<'a> Model<'a> {
         let mut taken = Resources::new();
         let jobs = self.below(queue);
         for job in &jobs {
-            let (covered, _) = self.covered[&(queue.clone(), job.id.clone())];
-            if job.id == candidate.id && !covered {
-                return self.check_covered(queue, &taken, &minimum(job)).unwrap_err();
+            let (within_deserved, _) = self.within_deserved[&(queue.clone(), job.id.clone())];
+            if job.id == candidate.id && !within_deserved {
+                return self.check_within_deserved(queue, &taken, &minimum(job)).unwrap_err();
             }
-            if covered {
+            if within_deserved {
                 taken.add(&minimum(job));
             }
         }
         for job in &jobs {
-            let (_, pods) = self.covered[&(queue.clone(), job.id.clone())];
+            let (_, pods) = self.within_deserved[&(queue.clone(), job.id.clone())];
             taken.add(&pod(job).times(u64::from(pods)));
             if job.id == candidate.id {
-                return self.check_covered(queue, &taken, &pod(job)).err().unwrap_or_default();
+                return self.check_within_deserved(queue, &taken, &pod(job)).err().unwrap_or_default();
             }
         }
         Vec::new()
@@ -208,10 +224,11 @@ impl<'a> Model<'a> {
             _ => RuleScope::AnyQueue,
         };
         let ruled = self.world.policy.preempt.iter().any(|rule| near <= rule.scope);
-        let covers = |queue: &QueueName| self.covered[&(queue.clone(), candidate.id.clone())].0;
-        let first_of_mine = from.iter().position(|queue| self.covers_preemptor.contains(queue)).unwrap_or(usize::MAX);
-        let first_of_its = from.iter().position(covers).unwrap_or(usize::MAX);
-        let outranks = mine.iter().any(|queue| self.covers_preemptor.contains(queue))
+        let is_within_deserved = |queue: &QueueName| self.within_deserved[&(queue.clone(), candidate.id.clone())].0;
+        let first_of_mine =
+            from.iter().position(|queue| self.preemptor_within_deserved.contains(queue)).unwrap_or(usize::MAX);
+        let first_of_its = from.iter().position(is_within_deserved).unwrap_or(usize::MAX);
+        let outranks = mine.iter().any(|queue| self.preemptor_within_deserved.contains(queue))
             || first_of_its == usize::MAX
             || first_of_mine <= first_of_its;
         ruled

@@ -194,8 +194,8 @@ fn in_a_queue_low_priority_then_least_lost_work_then_the_newest_goes_first() {
     assert_eq!(world.victims(&preemptor("a", 0, cpu(2))), ["old-low"]);
     assert_eq!(world.victims(&preemptor("a", 0, cpu(6))), ["old-low", "new-big"]);
     let mut world = queue_of(&[("long", 0), ("short", 0), ("twin", 0)]);
-    world.candidate("short").started = Some(900);
-    world.candidate("twin").started = Some(900);
+    world.candidate("short").started = Some(EpochSeconds::new(900));
+    world.candidate("twin").started = Some(EpochSeconds::new(900));
     assert_eq!(world.victims(&preemptor("q", 5, cpu(4))), ["twin", "short"]);
     // Who is only admitted loses nothing.
     world.candidate("long").started = None;
@@ -230,7 +230,7 @@ fn who_is_not_needed_after_all_stays() {
 #[test]
 fn where_the_preemptor_needs_one_cluster_only_jobs_there_go() {
     let world = lent(&[4, 2, 2, 2]);
-    let budget = EvictionBudget::start_full(world.policy.bounds.rate, world.now);
+    let budget = EvictionBudget::start_full(world.policy.bounds.rate, EpochSeconds::new(world.now));
     let here = |victims: &[&Victim]| victims.iter().any(|victim| victim.id.as_str() == "b1");
     assert_eq!(names(&world.plan_with(&preemptor("a", 0, cpu(2)), &budget, here).unwrap()), ["b1"]);
 }

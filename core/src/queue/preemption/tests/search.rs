@@ -52,7 +52,7 @@ impl Case {
     }
 
     pub(crate) fn plan_evictions(&self) -> Result<EvictionPlan, Box<NoEvictions>> {
-        let budget = EvictionBudget::start_full(self.world.policy.bounds.rate, self.world.now);
+        let budget = EvictionBudget::start_full(self.world.policy.bounds.rate, EpochSeconds::new(self.world.now));
         self.world.plan_with(&self.preemptor, &budget, |victims| self.fits(victims))
     }
 }
@@ -279,7 +279,8 @@ fn how_far_from_the_best_choice() {
                 let share = |(name, amount): (&ResourceName, Quantity)| {
                     amount.as_nano() * 1_000_000_000 / case.world.fleet.get(name.as_str()).as_nano()
                 };
-                victim.frees.iter().map(share).sum::<i128>() * i128::from(case.world.now - candidate.started.unwrap())
+                victim.frees.iter().map(share).sum::<i128>()
+                    * i128::from(case.world.now - candidate.started.unwrap().as_seconds())
             };
             victims.iter().map(one).sum()
         };

@@ -62,8 +62,8 @@ fn a_job_that_names_a_second_queue_anywhere_a_member_reads_one_is_refused() {
         (WorkloadKind::TrainJob, "/spec/runtimePatches/0/trainingRuntimeSpec/template/metadata/annotations", QUEUE),
     ];
     for (kind, at, key) in own.into_iter().chain(PODS.map(|(kind, at)| (kind, at, QUEUE))) {
-        let told = read_gang(&with(kind, at, key, "theirs")).expect_err(at).to_string();
-        assert!(told.contains("name the same queue, or leave it out"), "{kind:?} {at}: {told}");
+        let reported = read_gang(&with(kind, at, key, "theirs")).expect_err(at).to_string();
+        assert!(reported.contains("name the same queue, or leave it out"), "{kind:?} {at}: {reported}");
         for same in ["q", ""] {
             read_gang(&with(kind, at, key, same)).expect(at);
         }
@@ -79,10 +79,10 @@ fn a_queue_in_the_spec_is_the_default_one_where_the_job_names_none() {
 }
 
 #[test]
-fn of_a_second_queue_with_a_long_name_the_beginning_is_told() {
+fn of_a_second_queue_with_a_long_name_the_beginning_is_reported() {
     let long = "x".repeat(100_000);
-    let told = read_gang(&with(WorkloadKind::RayCluster, "/metadata/annotations", QUEUE, &long)).unwrap_err();
-    assert!(told.to_string().len() < 500, "{told}");
+    let reported = read_gang(&with(WorkloadKind::RayCluster, "/metadata/annotations", QUEUE, &long)).unwrap_err();
+    assert!(reported.to_string().len() < 500, "{reported}");
 }
 
 /// The member would schedule them in that group's queue, with its class.
@@ -92,9 +92,9 @@ fn pods_that_name_a_group_are_refused_in_every_kind_with_a_table() {
     assert!(kinds.into_iter().all(|kind| PODS.iter().any(|(of, _)| *of == kind)));
     for (kind, at) in PODS {
         for key in [GROUP, "scheduling.volcano.sh/group-name"] {
-            let told = read_gang(&with(kind, at, key, "evil")).expect_err(at).to_string();
-            assert!(told.contains(&format!("annotations[{key}]: ")), "{kind:?} {at}: {told}");
-            assert!(told.ends_with("which nobody charged: leave it out"), "{told}");
+            let reported = read_gang(&with(kind, at, key, "evil")).expect_err(at).to_string();
+            assert!(reported.contains(&format!("annotations[{key}]: ")), "{kind:?} {at}: {reported}");
+            assert!(reported.ends_with("which nobody charged: leave it out"), "{reported}");
         }
     }
 }

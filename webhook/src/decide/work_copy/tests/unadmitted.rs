@@ -92,8 +92,11 @@ fn what_was_placed_without_a_gate_names_no_queue_by_an_override_or_an_edit() {
             }
             let named = naming(plain.clone(), place, name);
             for old in [None, Some(&plain)] {
-                let told = judge(&web, &named, old);
-                assert!(told.contains("would be in queue victim") && told.contains("ns/j-job"), "{place}: {told}");
+                let reported = judge(&web, &named, old);
+                assert!(
+                    reported.contains("would be in queue victim") && reported.contains("ns/j-job"),
+                    "{place}: {reported}"
+                );
             }
         }
     }
@@ -114,8 +117,8 @@ fn what_can_not_be_queued_names_no_queue_whatever_its_kind_and_goes_untouched_wi
         let plain = work_of(api_version, kind);
         let named = naming(plain.clone(), "spec/template/metadata/annotations", NAMES[1]);
         assert_eq!(judge(&nobodys, &plain, None), "", "{kind}");
-        let told = judge(&nobodys, &named, None);
-        assert!(told.starts_with(&format!("{kind} ns/j does not go to members")), "{told}");
+        let reported = judge(&nobodys, &named, None);
+        assert!(reported.starts_with(&format!("{kind} ns/j does not go to members")), "{reported}");
         let mut unbound = named.clone();
         unbound["metadata"]["annotations"] = json!({});
         assert!(judge(&nobodys, &unbound, None).starts_with(kind), "a Work of no binding");

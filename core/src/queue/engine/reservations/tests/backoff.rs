@@ -6,8 +6,8 @@ use super::*;
 fn requeued() -> Engine {
     let mut engine = engine([queue("q", None, Some(10)), queue("r", None, None)], 10, 0);
     engine.set_order_policy(OrderPolicy::Strict);
-    engine.set_now(100);
-    engine.back_off_job(Job { priority: 5, ..job("aside", "q", 0, amounts(8, 0)) }, 100);
+    engine.set_now(EpochSeconds::new(100));
+    engine.back_off_job(Job { priority: 5, ..job("aside", "q", 0, amounts(8, 0)) }, EpochSeconds::new(100));
     engine
 }
 
@@ -35,7 +35,7 @@ fn it_is_kept_for_a_while_only_and_not_from_its_own_priority() {
     engine.enqueue_job(low("low", "q", 3));
     engine.enqueue_job(Job { priority: 5, ..low("same", "q", 1) });
     assert_eq!(at(&mut engine, 100), ["same"]);
-    assert_eq!(engine.next_due(), Some(100 + RESERVATION_AFTER));
+    assert_eq!(engine.next_due(), Some(EpochSeconds::new(100 + RESERVATION_AFTER)));
     assert!(at(&mut engine, 99 + RESERVATION_AFTER).is_empty());
     assert_eq!(at(&mut engine, 100 + RESERVATION_AFTER), ["low"]);
 }
@@ -43,7 +43,7 @@ fn it_is_kept_for_a_while_only_and_not_from_its_own_priority() {
 #[test]
 fn nothing_is_kept_for_who_can_never_start_or_is_gone() {
     let mut engine = requeued();
-    engine.back_off_job(Job { priority: 9, ..job("huge", "q", 0, amounts(11, 0)) }, 100);
+    engine.back_off_job(Job { priority: 9, ..job("huge", "q", 0, amounts(11, 0)) }, EpochSeconds::new(100));
     engine.enqueue_job(low("low", "q", 3));
     assert!(at(&mut engine, 100).is_empty());
     engine.remove_job("aside");
@@ -58,7 +58,7 @@ fn nothing_is_kept_for_who_can_never_start_or_is_gone() {
 #[test]
 fn of_several_the_first_in_rank_counts_and_then_the_next() {
     let mut engine = requeued();
-    engine.back_off_job(Job { priority: 7, ..job("first", "q", 0, amounts(4, 0)) }, 100);
+    engine.back_off_job(Job { priority: 7, ..job("first", "q", 0, amounts(4, 0)) }, EpochSeconds::new(100));
     engine.enqueue_job(low("low", "q", 6));
     assert_eq!(at(&mut engine, 100), ["low"], "of one queue one is enough");
     engine.remove_job("low");
@@ -85,7 +85,7 @@ fn without_reservations_nothing_is_left_of_who_backed_off_and_with_them_again_it
     let mut engine = requeued();
     engine.set_reservation_after(None);
     for i in 0..500 {
-        engine.back_off_job(Job { priority: 5, ..job("aside", "q", 0, amounts(8, 0)) }, 100 + i);
+        engine.back_off_job(Job { priority: 5, ..job("aside", "q", 0, amounts(8, 0)) }, EpochSeconds::new(100 + i));
         assert!(at(&mut engine, 100 + i).is_empty());
     }
     assert!(engine.size() < 20, "{}", engine.size());

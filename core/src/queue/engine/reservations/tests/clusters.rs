@@ -29,24 +29,24 @@ impl ClusterCapacity for OneCluster {
 #[test]
 fn clusters_are_kept_for_who_lacks_room_and_its_quota_with_them() {
     let mut engine = engine([queue("q", None, Some(10))], 100, 0);
-    let mut room = OneCluster { free: false };
+    let mut capacity = OneCluster { free: false };
     let mut big = job("big", "q", 1, amounts(8, 0));
     Arc::make_mut(&mut big.ask).fit = FitClass(1);
     engine.enqueue_job(big);
     engine.enqueue_job(job("s0", "q", 2, amounts(1, 0)));
-    engine.set_now(2);
-    assert_eq!(engine.release_next_in_clusters(&mut room).unwrap().id.as_str(), "s0");
-    engine.set_now(1 + RESERVATION_AFTER);
-    assert_eq!(engine.release_next_in_clusters(&mut room), None);
+    engine.set_now(EpochSeconds::new(2));
+    assert_eq!(engine.release_next_in_clusters(&mut capacity).unwrap().id.as_str(), "s0");
+    engine.set_now(EpochSeconds::new(1 + RESERVATION_AFTER));
+    assert_eq!(engine.release_next_in_clusters(&mut capacity), None);
     assert_eq!(engine.reservation_of("big").unwrap().clusters, ["m1".into()]);
     engine.enqueue_job(job("s1", "q", 3, amounts(1, 0)));
     engine.enqueue_job(job("s2", "q", 3, amounts(2, 0)));
-    assert_eq!(engine.release_next_in_clusters(&mut room), None);
+    assert_eq!(engine.release_next_in_clusters(&mut capacity), None);
     assert_eq!(engine.explain_pending("s2").unwrap().token(), "BlockedByReservation");
-    room.free = true;
+    capacity.free = true;
     engine.requeue_after_capacity_change();
-    assert_eq!(engine.release_next_in_clusters(&mut room).unwrap().id.as_str(), "big");
-    assert_eq!(engine.release_next_in_clusters(&mut room).unwrap().id.as_str(), "s1");
+    assert_eq!(engine.release_next_in_clusters(&mut capacity).unwrap().id.as_str(), "big");
+    assert_eq!(engine.release_next_in_clusters(&mut capacity).unwrap().id.as_str(), "s1");
 }
 
 /// One cluster, which is free or is not, for jobs that are all alike.
@@ -74,35 +74,35 @@ impl ClusterCapacity for Alike {
 /// The cluster is full and kept for `holder`, who waits in queue a, at 100.
 fn kept_for_holder() -> (Engine, Alike) {
     let mut engine = engine([deserving("a", None, 50), deserving("b", None, 50)], 100, 0);
-    let mut room = Alike { free: false };
+    let mut capacity = Alike { free: false };
     engine.charge_job(&"a0".into(), &"a".into(), &amounts(1, 0));
     engine.enqueue_job(job("holder", "a", 0, amounts(10, 0)));
-    engine.set_now(100);
-    assert_eq!(engine.release_next_in_clusters(&mut room), None);
+    engine.set_now(EpochSeconds::new(100));
+    assert_eq!(engine.release_next_in_clusters(&mut capacity), None);
     assert_eq!(engine.reservation_of("holder").unwrap().clusters, ["m1".into()]);
-    (engine, room)
+    (engine, capacity)
 }
 
 /// Else the cluster is idle for ever: the answer to who goes first by share would count for the holder too.
 #[test]
 fn what_is_kept_from_one_is_no_answer_for_the_holder_in_another_queue() {
-    let (mut engine, mut room) = kept_for_holder();
+    let (mut engine, mut capacity) = kept_for_holder();
     engine.enqueue_job(job("alike", "b", 90, amounts(10, 0)));
-    assert_eq!(engine.release_next_in_clusters(&mut room), None);
-    room.free = true;
+    assert_eq!(engine.release_next_in_clusters(&mut capacity), None);
+    capacity.free = true;
     engine.requeue_after_capacity_change();
-    assert_eq!(engine.release_next_in_clusters(&mut room).unwrap().id.as_str(), "holder");
+    assert_eq!(engine.release_next_in_clusters(&mut capacity).unwrap().id.as_str(), "holder");
 }
 
 /// The same where a growth of known size wakes them.
 #[test]
 fn what_is_kept_from_one_is_no_answer_for_the_holder_when_some_room_is_freed() {
-    let (mut engine, mut room) = kept_for_holder();
+    let (mut engine, mut capacity) = kept_for_holder();
     engine.enqueue_job(job("alike", "b", 90, amounts(10, 0)));
-    assert_eq!(engine.release_next_in_clusters(&mut room), None);
-    room.free = true;
+    assert_eq!(engine.release_next_in_clusters(&mut capacity), None);
+    capacity.free = true;
     engine.requeue_after_growth(&CapacityGrowth { free: amounts(10, 0), largest: amounts(10, 0) });
-    assert_eq!(engine.release_next_in_clusters(&mut room).unwrap().id.as_str(), "holder");
+    assert_eq!(engine.release_next_in_clusters(&mut capacity).unwrap().id.as_str(), "holder");
 }
 
 /// The cluster has room for small ones, but it is kept for a big one.
@@ -132,7 +132,7 @@ fn who_overrules_the_holder_is_asked_though_one_alike_was_refused() {
         let mut big = job("big", "a", 0, amounts(10, 0));
         Arc::make_mut(&mut big.ask).fit = FitClass(1);
         engine.enqueue_job(big);
-        engine.set_now(100);
+        engine.set_now(EpochSeconds::new(100));
         assert_eq!(engine.release_next_in_clusters(&mut ForSmall), None);
         engine.enqueue_job(job("small", "b", 90, amounts(1, 0)));
         assert_eq!(engine.release_next_in_clusters(&mut ForSmall), None);
@@ -176,17 +176,17 @@ fn clusters_are_kept_for_a_term_then_others_then_none_and_twice_as_long() {
     stuck("stuck", "q", 1);
     stuck("too", "r", 2);
     let mut kept = |now: i64| {
-        engine.set_now(now);
+        engine.set_now(EpochSeconds::new(now));
         assert_eq!(engine.release_next_in_clusters(&mut Stuck), None);
         let of = |id: &str| engine.reservation_of(id).map(|kept| kept.clusters[0].to_string());
-        (of("stuck"), of("too"), engine.next_due().filter(|due| *due > now))
+        (of("stuck"), of("too"), engine.next_due().filter(|due| *due > EpochSeconds::new(now)))
     };
     let m = |name: &str| Some(name.to_owned());
-    assert_eq!(kept(60), (m("m1"), None, Some(3660)));
-    assert_eq!(kept(3659), (m("m1"), None, Some(3660)));
-    assert_eq!(kept(3660), (m("m2"), None, Some(7260)));
+    assert_eq!(kept(60), (m("m1"), None, Some(EpochSeconds::new(3660))));
+    assert_eq!(kept(3659), (m("m1"), None, Some(EpochSeconds::new(3660))));
+    assert_eq!(kept(3660), (m("m2"), None, Some(EpochSeconds::new(7260))));
     // Now another one has its turn.
-    assert_eq!(kept(7260), (None, m("m1"), Some(10860)));
+    assert_eq!(kept(7260), (None, m("m1"), Some(EpochSeconds::new(10860))));
     // And again, twice as long.
     let later = [10860, 18059, 18060, 25259, 25260].map(|now| kept(now).0);
     assert_eq!(later, [m("m1"), m("m1"), m("m2"), m("m2"), None]);
@@ -198,11 +198,11 @@ fn others_pass_while_who_waits_in_vain_rests() {
     let mut stuck = job("stuck", "q", 0, amounts(10, 0));
     Arc::make_mut(&mut stuck.ask).fit = FitClass(1);
     engine.enqueue_job(stuck);
-    engine.set_now(60);
+    engine.set_now(EpochSeconds::new(60));
     assert_eq!(engine.release_next_in_clusters(&mut Stuck), None);
     engine.enqueue_job(job("small", "q", 50, amounts(1, 0)));
     assert_eq!(engine.release_next_in_clusters(&mut Stuck), None);
-    engine.set_now(3660);
+    engine.set_now(EpochSeconds::new(3660));
     assert_eq!(engine.release_next_in_clusters(&mut Stuck).unwrap().id.as_str(), "small");
 }
 
@@ -234,19 +234,19 @@ impl ClusterCapacity for Moving {
 #[test]
 fn a_duplicated_job_that_lacks_capacity_elsewhere_each_time_keeps_no_more_clusters_than_one_job_may() {
     let mut engine = engine([queue("q", None, None)], 100, 0);
-    let mut room = Moving { first: 1 };
+    let mut capacity = Moving { first: 1 };
     let mut copies = job("copies", "q", 0, amounts(1, 0));
     let ask = Arc::make_mut(&mut copies.ask);
     (ask.fit, ask.copies) = (FitClass(1), 20);
     engine.enqueue_job(copies);
-    engine.set_now(60);
-    assert_eq!(engine.release_next_in_clusters(&mut room), None);
+    engine.set_now(EpochSeconds::new(60));
+    assert_eq!(engine.release_next_in_clusters(&mut capacity), None);
     let mut kept_after_others_took = |first: usize, now: i64| {
-        room.first = first;
-        engine.set_now(now);
+        capacity.first = first;
+        engine.set_now(EpochSeconds::new(now));
         engine.enqueue_job(Job { priority: 1, ..job(&format!("other{now}"), "q", now, amounts(1, 0)) });
-        assert!(engine.release_next_in_clusters(&mut room).is_some());
-        assert_eq!(engine.release_next_in_clusters(&mut room), None);
+        assert!(engine.release_next_in_clusters(&mut capacity).is_some());
+        assert_eq!(engine.release_next_in_clusters(&mut capacity), None);
         let kept = engine.reservation_of("copies").map(|kept| kept.clusters);
         kept.and_then(|kept| Some((kept.first()?.to_string(), kept.last()?.to_string())))
     };

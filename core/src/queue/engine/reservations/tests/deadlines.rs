@@ -4,7 +4,7 @@ use super::*;
 
 /// A job that should start within `sla` seconds.
 fn hurried(id: &str, queue: &str, created: i64, sla: i64, request: Resources) -> Job {
-    Job { deadline: Some(created + sla), ..job(id, queue, created, request) }
+    Job { deadline: Some(EpochSeconds::new(created + sla)), ..job(id, queue, created, request) }
 }
 
 /// Queue q may have 10, of which 6 are held, at 0.
@@ -19,9 +19,9 @@ fn a_place_is_kept_from_a_deadline_on_that_is_sooner_than_all_patience() {
     let mut engine = busy();
     engine.enqueue_job(hurried("big", "q", 0, 20, amounts(8, 0)));
     assert!(at(&mut engine, 19).is_empty());
-    assert_eq!((engine.reservation_of("big"), engine.next_due()), (None, Some(20)));
+    assert_eq!((engine.reservation_of("big"), engine.next_due()), (None, Some(EpochSeconds::new(20))));
     assert!(at(&mut engine, 20).is_empty());
-    assert_eq!(engine.reservation_of("big").unwrap().since, 20);
+    assert_eq!(engine.reservation_of("big").unwrap().since, EpochSeconds::new(20));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn endless_jobs_with_deadlines_starve_nobody_without() {
                 engine.enqueue_job(hurried(&format!("s{now:04}-{i}"), "q", now, 1, amounts(2, 0)));
             }
         }
-        engine.set_now(now);
+        engine.set_now(EpochSeconds::new(now));
         while let Some(release) = engine.release_next_by_fit(|_, _| Fit::Yes) {
             ends.insert(release.id.to_string(), now + 20);
             if release.id.as_str() == "big" {

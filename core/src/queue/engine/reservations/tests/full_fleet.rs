@@ -42,28 +42,28 @@ fn full() -> Engine {
 }
 
 /// One engine, and what it is told. The search for who has enough quota is held against a scan before each decision.
-struct Told {
+struct Reported {
     engine: Engine,
     /// Everybody who sleeps on a ceiling that has enough is woken before each decision.
     eager: bool,
     charges: BTreeMap<String, (String, i64, i64)>,
 }
 
-impl Told {
+impl Reported {
     /// The fleet is full before the first event.
     fn new(reservation_after: Option<i64>, eager: bool) -> Self {
-        let mut told = Self { engine: full(), eager, charges: BTreeMap::new() };
-        told.engine.set_reservation_after(reservation_after);
+        let mut reported = Self { engine: full(), eager, charges: BTreeMap::new() };
+        reported.engine.set_reservation_after(reservation_after);
         for i in 0..LEAVES {
             let (id, queue) = (format!("r{i}"), format!("q{i}"));
-            told.engine.charge_job(&id.as_str().into(), &queue.as_str().into(), &amounts(3, 0));
-            told.charges.insert(id, (queue, 3, 0));
+            reported.engine.charge_job(&id.as_str().into(), &queue.as_str().into(), &amounts(3, 0));
+            reported.charges.insert(id, (queue, 3, 0));
         }
-        told
+        reported
     }
 
     fn started(&mut self, now: i64) -> Vec<(JobId, Resources)> {
-        self.engine.set_now(now);
+        self.engine.set_now(EpochSeconds::new(now));
         self.engine.audit_requeue();
         let mut started = Vec::new();
         loop {
@@ -88,7 +88,7 @@ impl Told {
         [waiting, running]
     }
 
-    fn tell(&mut self, i: usize, now: i64, event: &Event) {
+    fn report(&mut self, i: usize, now: i64, event: &Event) {
         let [waiting, running] = self.jobs();
         let nth = |of: &[String], n: usize| (!of.is_empty()).then(|| of[n % of.len()].clone());
         match event {
@@ -136,12 +136,12 @@ proptest! {
     /// event and each start. Without reservations: those depend on who was looked at before.
     #[test]
     fn freed_room_starts_whom_looking_at_everybody_starts(events in prop::collection::vec(event(), 1..120)) {
-        let mut both = [false, true].map(|eager| Told::new(None, eager));
+        let mut both = [false, true].map(|eager| Reported::new(None, eager));
         let mut now = 0;
         for (i, event) in events.iter().enumerate() {
             let now = pass(&mut now, event);
-            both.iter_mut().for_each(|told| told.tell(i, now, event));
-            let [lazy, eager] = both.each_mut().map(|told| told.started(now));
+            both.iter_mut().for_each(|reported| reported.report(i, now, event));
+            let [lazy, eager] = both.each_mut().map(|reported| reported.started(now));
             prop_assert_eq!(lazy, eager, "after event {}: {:?}", i, event);
         }
     }
@@ -151,12 +151,12 @@ proptest! {
     fn with_reservations_in_a_full_fleet_nobody_is_inadmissible_who_could_start(
         events in prop::collection::vec(event(), 1..120)
     ) {
-        let mut told = Told::new(Some(60), false);
+        let mut reported = Reported::new(Some(60), false);
         let mut now = 0;
         for (i, event) in events.iter().enumerate() {
             let now = pass(&mut now, event);
-            told.tell(i, now, event);
-            told.started(now);
+            reported.report(i, now, event);
+            reported.started(now);
         }
     }
 }

@@ -92,7 +92,7 @@ proptest! {
                 Event::End(n) if !running.is_empty() => engine.remove_job(&running.remove(n % running.len())),
                 Event::Leave(n) if !waiting.is_empty() => engine.remove_job(&waiting.remove(n % waiting.len())),
                 Event::Says(n, after) if !running.is_empty() => {
-                    engine.set_expected_end(&running[n % running.len()], after.map(|after| now + after));
+                    engine.set_expected_end(&running[n % running.len()], after.map(|after| EpochSeconds::new(now + after)));
                 }
                 Event::Pass(seconds) => now += seconds,
                 Event::Capacity => engine.requeue_after_capacity_change(),
@@ -276,15 +276,15 @@ impl ClusterCapacity for Clusters {
 /// Arrivals in queues that deserve what they are given, in some clusters.
 pub(super) struct Play {
     pub(super) engine: Engine,
-    pub(super) room: Clusters,
+    pub(super) capacity: Clusters,
     /// When, where, and cpus of each pod.
     ends: BTreeMap<String, (i64, Vec<usize>, i64)>,
     /// The engine is told how much more room there is.
-    tells: bool,
+    reports: bool,
 }
 
 impl Play {
-    pub(super) fn new(clusters: usize, deserved: [Option<i64>; 3], tells: bool) -> Self {
+    pub(super) fn new(clusters: usize, deserved: [Option<i64>; 3], reports: bool) -> Self {
         let deserve = |name: &str, parent, deserved: Option<i64>| match deserved {
             Some(cpu) => deserving(name, parent, cpu),
             None => queue(name, parent, None),
@@ -295,14 +295,14 @@ impl Play {
             deserve("q1", Some("top"), deserved[1]),
             deserve("q2", None, deserved[2]),
         ];
-        let room = Clusters { free: vec![10; clusters], found: Vec::new(), asked: 0 };
-        Self { engine: engine(queues, 10 * clusters as i64, 0), room, ends: BTreeMap::new(), tells }
+        let capacity = Clusters { free: vec![10; clusters], found: Vec::new(), asked: 0 };
+        Self { engine: engine(queues, 10 * clusters as i64, 0), capacity, ends: BTreeMap::new(), reports }
     }
 
     pub(super) fn wait(&mut self, id: &str, now: i64, arrival: Arrival) {
         let Arrival { queue, pods, cpu, affinity, priority, sla, .. } = arrival;
         let mut job = job(id, &format!("q{queue}"), now, amounts(cpu, 0));
-        (job.priority, job.deadline) = (priority, sla.map(|sla| now + sla));
+        (job.priority, job.deadline) = (priority, sla.map(|sla| EpochSeconds::new(now + sla)));
         let ask = Arc::make_mut(&mut job.ask);
         ask.fit = FitClass(u64::from(affinity) * 10_000 + u64::from(pods) * 100 + cpu as u64);
         (ask.tasks[0].min, ask.tasks[0].most) = (pods, pods);
@@ -315,10 +315,10 @@ impl Play {
         for id in over {
             let (_, clusters, cpu) = self.ends.remove(&id).unwrap();
             self.engine.remove_job(&id);
-            clusters.iter().for_each(|i| self.room.free[*i] += cpu);
-            let largest = clusters.iter().map(|i| self.room.free[*i]).max().unwrap_or(0);
-            let free = self.room.free.iter().sum();
-            if self.tells {
+            clusters.iter().for_each(|i| self.capacity.free[*i] += cpu);
+            let largest = clusters.iter().map(|i| self.capacity.free[*i]).max().unwrap_or(0);
+            let free = self.capacity.free.iter().sum();
+            if self.reports {
                 self.engine
                     .requeue_after_growth(&CapacityGrowth { free: amounts(free, 0), largest: amounts(largest, 0) });
             } else {
@@ -330,14 +330,14 @@ impl Play {
     /// Ends what is over, starts what may; who started.
     pub(super) fn pass(&mut self, now: i64, run: impl Fn(&str) -> i64) -> Vec<String> {
         self.end(now);
-        self.engine.set_now(now);
+        self.engine.set_now(EpochSeconds::new(now));
         let mut started = Vec::new();
-        while let Some(release) = self.engine.release_next_in_clusters(&mut self.room) {
-            let found = std::mem::take(&mut self.room.found);
+        while let Some(release) = self.engine.release_next_in_clusters(&mut self.capacity) {
+            let found = std::mem::take(&mut self.capacity.found);
             let all = i64::try_from(release.admission.charged.get("cpu").units_ceil()).unwrap();
             let cpu = all / i64::try_from(found.len().max(1)).unwrap();
-            found.iter().for_each(|i| self.room.free[*i] -= cpu);
-            assert!(self.room.free.iter().all(|free| *free >= 0));
+            found.iter().for_each(|i| self.capacity.free[*i] -= cpu);
+            assert!(self.capacity.free.iter().all(|free| *free >= 0));
             self.ends.insert(release.id.to_string(), (now + run(release.id.as_str()), found, cpu));
             started.push(release.id.to_string());
         }
@@ -359,8 +359,8 @@ impl Play {
                 let blocking = self.engine.list_blocking_reservations(node, key, shape);
                 let kept = self.engine.list_clusters_reserved_for_others(&blocking);
                 let pods = Clusters::pods(&self.engine.shapes[shape].ask);
-                let found = Clusters::place(self.room.free.clone(), pods, |i| Clusters::is_open(i, &kept));
-                assert!(found.is_none(), "{} of {pods:?} in {:?}", key.id, self.room.free);
+                let found = Clusters::place(self.capacity.free.clone(), pods, |i| Clusters::is_open(i, &kept));
+                assert!(found.is_none(), "{} of {pods:?} in {:?}", key.id, self.capacity.free);
             }
         }
     }
@@ -423,7 +423,7 @@ proptest! {
             let [all, some] = plays.each_mut().map(|play| play.pass(now, run));
             prop_assert_eq!(all, some, "at {}", now);
         }
-        prop_assert!(plays[1].room.asked <= plays[0].room.asked);
+        prop_assert!(plays[1].capacity.asked <= plays[0].capacity.asked);
     }
 
     /// The same histories with reservations: nobody sleeps who could start, every reservation is as it should be, and
@@ -457,7 +457,7 @@ proptest! {
             play.pass(now, run);
         }
         for (i, arrival) in arrivals.iter().enumerate() {
-            let never = Clusters::place(play.room.emptied(), (arrival.pods, arrival.cpu, arrival.affinity), |_| true);
+            let never = Clusters::place(play.capacity.emptied(), (arrival.pods, arrival.cpu, arrival.affinity), |_| true);
             let waits = play.engine.is_pending(&format!("j{i:02}"));
             prop_assert_eq!(waits, never.is_none(), "j{:02}: {:?}", i, play.engine.explain_pending(&format!("j{i:02}")));
         }

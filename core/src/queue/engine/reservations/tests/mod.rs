@@ -65,7 +65,7 @@ fn known(mut job: Job, run_for: i64) -> Job {
 }
 
 fn at(engine: &mut Engine, now: i64) -> Vec<String> {
-    engine.set_now(now);
+    engine.set_now(EpochSeconds::new(now));
     engine.audit_requeue();
     let released: Vec<String> = std::iter::from_fn(|| engine.release_next_by_fit(|_, _| Fit::Yes))
         .map(|release| release.id.to_string())
@@ -82,13 +82,13 @@ fn small_jobs_pass_a_blocked_one_until_it_has_waited_long_enough() {
     assert_eq!(at(&mut engine, 1), ["s0"]);
     engine.enqueue_job(job("s1", "q", 2, amounts(4, 0)));
     assert_eq!(at(&mut engine, 2), ["s1"]);
-    assert_eq!(engine.next_due(), Some(1 + RESERVATION_AFTER));
+    assert_eq!(engine.next_due(), Some(EpochSeconds::new(1 + RESERVATION_AFTER)));
     assert!(at(&mut engine, 1 + RESERVATION_AFTER).is_empty());
     engine.enqueue_job(job("s2", "q", 3, amounts(4, 0)));
     engine.remove_job("s1");
     assert!(at(&mut engine, 2 + RESERVATION_AFTER).is_empty(), "4 are free, and kept");
     let kept = engine.reservation_of("big").unwrap();
-    assert_eq!((kept.since, kept.start), (1 + RESERVATION_AFTER, Err(UnknownStart::EndUnknown)));
+    assert_eq!((kept.since, kept.start), (EpochSeconds::new(1 + RESERVATION_AFTER), Err(UnknownStart::EndUnknown)));
     engine.remove_job("s0");
     assert_eq!(at(&mut engine, 3 + RESERVATION_AFTER), ["big"]);
     engine.remove_job("big");
@@ -150,13 +150,13 @@ fn who_ends_before_the_holder_can_start_passes() {
     engine.enqueue_job(job("s0", "q", 0, amounts(6, 0)));
     engine.enqueue_job(job("big", "q", 1, amounts(10, 0)));
     assert_eq!(at(&mut engine, 100), ["s0"]);
-    engine.set_expected_end("s0", Some(200));
-    assert_eq!(engine.reservation_of("big").unwrap().start, Ok(200));
+    engine.set_expected_end("s0", Some(EpochSeconds::new(200)));
+    assert_eq!(engine.reservation_of("big").unwrap().start, Ok(EpochSeconds::new(200)));
     engine.enqueue_job(known(job("short", "q", 2, amounts(2, 0)), 100));
     engine.enqueue_job(known(job("long", "q", 3, amounts(2, 0)), 101));
     engine.enqueue_job(job("unknown", "q", 4, amounts(2, 0)));
     assert_eq!(at(&mut engine, 100), ["short"]);
-    engine.set_expected_end("short", Some(200));
+    engine.set_expected_end("short", Some(EpochSeconds::new(200)));
     engine.remove_job("s0");
     assert!(at(&mut engine, 200).is_empty());
     engine.remove_job("short");
@@ -231,7 +231,7 @@ fn who_others_were_evicted_for_has_its_reservation_at_once() {
     engine.enqueue_job(job("s0", "q", 3, amounts(2, 0)));
     engine.set_preemptor(Some("claimant".into()));
     assert!(at(&mut engine, 3).is_empty());
-    assert_eq!(engine.reservation_of("claimant").map(|kept| kept.since), Some(2));
+    assert_eq!(engine.reservation_of("claimant").map(|kept| kept.since), Some(EpochSeconds::new(2)));
     engine.remove_job("victim");
     assert_eq!(at(&mut engine, 5), ["claimant", "s0"]);
     engine.set_preemptor(None);
@@ -432,7 +432,7 @@ fn releases_are_the_same_whatever_the_order_of_arrival() {
         for i in order {
             engine.enqueue_job(jobs[*i].clone());
         }
-        engine.set_now(1000);
+        engine.set_now(EpochSeconds::new(1000));
         std::iter::from_fn(|| engine.release_next_by_fit(|_, _| Fit::Yes)).collect()
     };
     let forward: Vec<usize> = (0..12).collect();

@@ -21,19 +21,19 @@ fn begin_anew(engine: &Engine) -> Engine {
                     queue: engine.queues[*node].name.clone(),
                     priority: rank.priority,
                     created: key.created,
-                    deadline: rank.deadline.map(EpochSeconds::as_seconds),
+                    deadline: rank.deadline,
                     ask: Arc::clone(&engine.shapes[*shape].ask),
                 });
             }
             QueueingState::Charged { node, end, .. } => {
                 let queue = engine.queues[*node].name.clone();
                 anew.charge_job(id, &queue, &engine.charge_of(id.as_str()).unwrap());
-                anew.set_expected_end(id.as_str(), end.map(EpochSeconds::as_seconds));
+                anew.set_expected_end(id.as_str(), *end);
             }
             QueueingState::BackingOff { .. } => panic!("not in these histories"),
         }
     }
-    anew.set_now(engine.now.as_seconds());
+    anew.set_now(engine.now);
     anew
 }
 
@@ -50,7 +50,7 @@ fn who_is_held_back_by_what_is_kept_for_another_does_not_pass_after_a_restart() 
     play.wait("small", 71, of(2, 2));
     assert!(play.pass(71, |_| 1000).is_empty());
     let mut anew = begin_anew(&play.engine);
-    assert_eq!(anew.release_next_in_clusters(&mut play.room), None);
+    assert_eq!(anew.release_next_in_clusters(&mut play.capacity), None);
     let why = |engine: &Engine| engine.explain_pending("small").unwrap().to_string();
     assert_eq!((why(&anew), anew.has_reservation("big")), (why(&play.engine), true));
 }

@@ -39,7 +39,7 @@ fn too_large(id: &str, queue: &str, created: i64, cpu: i64) -> Job {
 }
 
 fn started(engine: &mut Engine, fleet: &mut Fleet, now: i64) -> Vec<String> {
-    engine.set_now(now);
+    engine.set_now(EpochSeconds::new(now));
     let released = std::iter::from_fn(|| engine.release_next_in_clusters(fleet)).map(|release| release.id.to_string());
     let released = released.collect();
     engine.audit();
@@ -119,7 +119,7 @@ fn what_fits_nowhere_is_asked_again_when_clusters_change() {
 #[test]
 fn nobody_waits_for_one_in_backoff_that_fits_nowhere() {
     let (mut engine, mut fleet) = (engine([queue("q", None, Some(10))], 100, 0), Fleet::new());
-    engine.back_off_job(Job { priority: 1, ..too_large("huge", "q", 1, 8) }, 100);
+    engine.back_off_job(Job { priority: 1, ..too_large("huge", "q", 1, 8) }, EpochSeconds::new(100));
     engine.enqueue_job(job("s1", "q", 4, amounts(4, 0)));
     assert_eq!(started(&mut engine, &mut fleet, 101), ["s1"]);
 }

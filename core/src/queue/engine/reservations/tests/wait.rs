@@ -10,15 +10,15 @@ fn waiting(text: &str, name: &str, parent: Option<&str>, cpu: Option<i64>) -> Qu
 fn since(queues: [QueueSpec; 2], run_for: Option<i64>, deadline: Option<i64>) -> Option<i64> {
     let mut engine = engine(queues, 100, 0);
     engine.charge_job(&"runs".into(), &"q".into(), &amounts(6, 0));
-    let mut big = Job { deadline, ..job("big", "q", 0, amounts(8, 0)) };
+    let mut big = Job { deadline: deadline.map(EpochSeconds::new), ..job("big", "q", 0, amounts(8, 0)) };
     Arc::make_mut(&mut big.ask).run_for = run_for;
     engine.enqueue_job(big);
     assert!(at(&mut engine, 0).is_empty());
     // No later than it would be looked at by itself.
     while let Some(due) = engine.next_due() {
-        assert!(at(&mut engine, due).is_empty() && due < i64::MAX);
+        assert!(at(&mut engine, due.as_seconds()).is_empty() && due < EpochSeconds::MAX);
         if let Some(status) = engine.reservation_of("big") {
-            return Some(status.since);
+            return Some(status.since.as_seconds());
         }
     }
     None

@@ -2,280 +2,21 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod stage;
+
 use std::{
-    collections::BTreeMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use axum::{
-    Json, Router,
-    extract::Request,
-    http::{Method, StatusCode},
-    middleware::{Next, from_fn},
-    response::{IntoResponse, Response},
-    routing::any,
-};
-use caldera_crds::manifests;
-use caldera_global_scheduler::{Config, run};
-use embedded_apiserver::{ApiServer, Options};
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
+    api::{DynamicObject, Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use tokio_util::sync::{CancellationToken, DropGuard};
-use tower::ServiceExt;
 use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 
-/// How long a condition is waited for: generous, because machines are busy.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Stage {
-    host: Client,
-    /// While it is set a FederatedResourceQuota denies every placement with it, as Karmada's webhook does.
-    denial: Arc<Mutex<Option<&'static str>>>,
-    members: BTreeMap<String, Client>,
-    _stop: DropGuard,
-}
-
-fn resource(api_version: &str, kind: &str, plural: &str) -> ApiResource {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    caldera_runtime::watch::api_resource(group, version, kind, plural)
-}
-
-fn bindings(client: &Client) -> Api<DynamicObject> {
-    Api::namespaced_with(
-        client.clone(),
-        "default",
-        &resource("work.karmada.io/v1alpha2", "ResourceBinding", "resourcebindings"),
-    )
-}
-
-async fn create(client: &Client, plural: &str, object: Value) -> Value {
-    let text = |key: &str| object[key].as_str().unwrap().to_owned();
-    let resource = resource(&text("apiVersion"), &text("kind"), plural);
-    let api: Api<DynamicObject> = match object["metadata"]["namespace"].as_str() {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
-    let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-    let status = object.get("status").cloned();
-    let created = api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
-    match status {
-        Some(status) => {
-            let patch = Patch::Merge(json!({"status": status}));
-            let patched = api.patch_status(&name, &PatchParams::default(), &patch).await.unwrap();
-            serde_json::to_value(patched).unwrap()
-        }
-        None => serde_json::to_value(created).unwrap(),
-    }
-}
-
-/// Waits until the condition holds for an object.
-async fn until(api: &Api<DynamicObject>, name: &str, holds: impl Fn(&Value) -> bool) -> Value {
-    let mut last = Value::Null;
-    let waited = tokio::time::timeout(PATIENCE, async {
-        loop {
-            if let Ok(object) = api.get(name).await {
-                last = serde_json::to_value(object).unwrap();
-                if holds(&last) {
-                    return;
-                }
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    });
-    let reached = waited.await.is_ok();
-    assert!(reached, "not in time: {last:#}");
-    last
-}
-
-impl Stage {
-    /// A host, members with one node of so many cores, and the scheduler.
-    async fn new(cores: &[i64]) -> Self {
-        let server = ApiServer::new(Options::default());
-        let mut routers: BTreeMap<String, Router> = BTreeMap::new();
-        for index in 0..cores.len() {
-            routers.insert(format!("m{index}"), ApiServer::new(Options::default()).router());
-        }
-        let members: BTreeMap<String, Client> =
-            routers.iter().map(|(name, router)| (name.clone(), Client::new(router.clone(), "default"))).collect();
-        let proxy = move |request: Request| {
-            let routers = routers.clone();
-            async move { proxied(&routers, request).await }
-        };
-        let denial = Arc::new(Mutex::new(None));
-        let denied = Arc::clone(&denial);
-        let judge = move |request: Request, next: Next| {
-            let denial = *denied.lock().unwrap();
-            async move { judged(denial, request, next).await }
-        };
-        let router = Router::new()
-            .route("/apis/cluster.karmada.io/v1alpha1/clusters/{name}/proxy/{*path}", any(proxy))
-            .fallback_service(server.router())
-            .layer(from_fn(judge));
-        let host = Client::new(router, "default");
-        for crd in manifests::build_karmada_crds()
-            .into_iter()
-            .chain(manifests::build_volcano_crds())
-            .chain(manifests::build_federation_crds())
-        {
-            create(&host, "customresourcedefinitions", crd).await;
-        }
-        for crd in manifests::build_karmada_crds().into_iter().chain([manifests::build_cluster_crd()]) {
-            create_if_new(&host, crd).await;
-        }
-        let clusters = Api::all_with(host.clone(), &resource("cluster.karmada.io/v1alpha1", "Cluster", "clusters"));
-        until_served(&clusters).await;
-        for (index, cores) in cores.iter().enumerate() {
-            let name = format!("m{index}");
-            add_node(&members[&name], "n0", *cores).await;
-            create(&host, "clusters", cluster(&name)).await;
-        }
-        let stop = CancellationToken::new();
-        let grants = Some(("default".to_owned(), "caldera-controller".to_owned()));
-        let config = Config { grants, ..Config::default() };
-        tokio::spawn(run(config, host.clone(), stop.clone()));
-        Self { host, denial, members, _stop: stop.drop_guard() }
-    }
-
-    async fn submit(&self, name: &str, pods: u32, min: u32) {
-        create(&self.host, "jobs", job(name, pods, min)).await;
-        create(&self.host, "resourcebindings", binding(name, pods)).await;
-    }
-
-    /// Until status says what became of it.
-    async fn scheduled(&self, name: &str, status: &str) -> Value {
-        let is = |object: &Value| {
-            let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-            conditions.into_iter().flatten().any(|one| one["type"] == "Scheduled" && one["status"] == status)
-        };
-        until(&bindings(&self.host), &format!("{name}-job"), is).await
-    }
-
-    async fn events(&self) -> Vec<(String, String, String)> {
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(self.host.clone(), "default", &resource("v1", "Event", "events"));
-        let list = api.list(&kube::api::ListParams::default()).await.unwrap();
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let read = |event: DynamicObject| {
-            let event = serde_json::to_value(event).unwrap();
-            (text(&event["involvedObject"]["kind"]), text(&event["reason"]), text(&event["message"]))
-        };
-        let mut events: Vec<_> = list.into_iter().map(read).collect();
-        events.sort();
-        events
-    }
-}
-
-async fn create_if_new(host: &Client, crd: Value) {
-    let api: Api<DynamicObject> = Api::all_with(
-        host.clone(),
-        &resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions"),
-    );
-    if api.get_opt(crd["metadata"]["name"].as_str().unwrap()).await.unwrap().is_none() {
-        create(host, "customresourcedefinitions", crd).await;
-    }
-}
-
-async fn until_served(api: &Api<DynamicObject>) {
-    let served = async {
-        while api.list(&kube::api::ListParams::default()).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, served).await.unwrap();
-}
-
-async fn judged(denial: Option<&'static str>, request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let placement =
-        request.method() == Method::PATCH && path.contains("/resourcebindings/") && !path.ends_with("/status");
-    match denial {
-        Some(message) if placement => {
-            let status = json!({
-                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 403,
-                "reason": "QuotaExceeded", "message": message,
-            });
-            (StatusCode::FORBIDDEN, Json(status)).into_response()
-        }
-        _ => next.run(request).await,
-    }
-}
-
-async fn proxied(routers: &BTreeMap<String, Router>, mut request: Request) -> Response {
-    let path = request.uri().path_and_query().unwrap().as_str().to_owned();
-    let rest = path.strip_prefix("/apis/cluster.karmada.io/v1alpha1/clusters/").unwrap();
-    let (name, rest) = rest.split_once("/proxy").unwrap();
-    *request.uri_mut() = rest.parse().unwrap();
-    routers[name].clone().oneshot(request).await.unwrap()
-}
-
-fn cluster(name: &str) -> Value {
-    json!({
-        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name},
-        "spec": {"syncMode": "Pull"},
-        "status": {
-            "conditions": [{
-                "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }],
-            "apiEnablements": [{
-                "groupVersion": "batch.volcano.sh/v1alpha1", "resources": [{"name": "jobs", "kind": "Job"}],
-            }],
-        },
-    })
-}
-
-async fn add_node(member: &Client, name: &str, cores: i64) {
-    let node = json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
-        "status": {
-            "allocatable": {"cpu": cores.to_string(), "pods": "110"},
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    });
-    create(member, "nodes", node).await;
-    // A new node is tainted until the node controller, which is not here, has seen it ready.
-    let nodes: Api<DynamicObject> = Api::all_with(member.clone(), &resource("v1", "Node", "nodes"));
-    let untaint = Patch::Merge(json!({"spec": {"taints": null}}));
-    nodes.patch(name, &PatchParams::default(), &untaint).await.unwrap();
-}
-
-fn job(name: &str, pods: u32, min: u32) -> Value {
-    json!({
-        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"minAvailable": min, "schedulerName": "volcano", "tasks": [{
-            "name": "w", "replicas": pods, "minAvailable": min,
-            "template": {"spec": {"containers": [
-                {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}},
-            ]}},
-        }]},
-    })
-}
-
-fn binding(name: &str, pods: u32) -> Value {
-    let admission = json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"w": pods}, "charged": {}});
-    json!({
-        "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
-        "metadata": {
-            "name": format!("{name}-job"), "namespace": "default",
-            "annotations": {"caldera.dev/gate": "open", "caldera.dev/admission": admission.to_string()},
-        },
-        "spec": {
-            "resource": {
-                "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "namespace": "default", "name": name,
-                "uid": format!("uid-{name}"),
-            },
-            "replicas": pods, "schedulerName": "caldera", "suspension": {"scheduling": false},
-            "placement": {"replicaScheduling": {
-                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
-            }},
-        },
-    })
-}
+use stage::{PATIENCE, Stage, add_node, binding, bindings, cluster, create, job, resource, until};
 
 /// The names of the spans that were opened.
 #[derive(Clone, Default)]
@@ -336,9 +77,9 @@ async fn a_job_that_ends_in_a_moment_costs_one_write() {
     let placed = until(&bindings(&stage.host), "brief-job", is_placed).await;
     let ended = json!({"state": {"phase": "Completed"}});
     let clusters = placed["spec"]["clusters"].as_array().unwrap();
-    let told: Vec<Value> = clusters.iter().map(|it| json!({"clusterName": it["name"], "status": ended})).collect();
-    let told = Patch::Merge(json!({"status": {"aggregatedStatus": told}}));
-    bindings(&stage.host).patch_status("brief-job", &PatchParams::default(), &told).await.unwrap();
+    let reported: Vec<Value> = clusters.iter().map(|it| json!({"clusterName": it["name"], "status": ended})).collect();
+    let reported = Patch::Merge(json!({"status": {"aggregatedStatus": reported}}));
+    bindings(&stage.host).patch_status("brief-job", &PatchParams::default(), &reported).await.unwrap();
     let jobs = resource("batch.volcano.sh/v1alpha1", "Job", "jobs");
     let jobs: Api<DynamicObject> = Api::namespaced_with(stage.host.clone(), "default", &jobs);
     let ended = Patch::Merge(json!({"status": ended}));
@@ -365,17 +106,17 @@ async fn what_does_not_fit_says_so_and_goes_when_there_is_room() {
     assert_eq!(object["spec"]["clusters"], json!([{"name": "m0", "replicas": 1}, {"name": "m1", "replicas": 5}]));
     let result = "Binding has been scheduled successfully. Result: {m0:1, m1:5}".to_owned();
     let event = ("Job".to_owned(), "ScheduleBindingSucceed".to_owned(), result);
-    let told = async {
+    let reported = async {
         while !stage.events().await.contains(&event) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, told).await.expect("that it found a place after all is an event");
+    tokio::time::timeout(PATIENCE, reported).await.expect("that it found a place after all is an event");
 }
 
 /// A FederatedResourceQuota is Karmada's to enforce: the denial is told, nothing is placed, and it is tried again.
 #[tokio::test]
-async fn a_federated_resource_quota_that_denies_is_told_and_tried_again() {
+async fn a_federated_resource_quota_that_denies_is_reported_and_tried_again() {
     let stage = Stage::new(&[9]).await;
     let message = "FederatedResourceQuota(default/q) exceeded for resource cpu: requested sum 2, limit 1.";
     *stage.denial.lock().unwrap() = Some(message);
@@ -501,20 +242,20 @@ async fn a_gang_waits_for_a_link_between_clusters_and_the_object_says_who_is_nea
     let resource = resource("federation.caldera.dev/v1alpha1", "FederationTopology", "federationtopologies");
     let topologies: Api<DynamicObject> = Api::all_with(stage.host.clone(), &resource);
     let says = |object: &Value| object["status"]["conditions"][0]["reason"].is_string();
-    let told = until(&topologies, "links", says).await;
-    let condition = &told["status"]["conditions"][0];
+    let reported = until(&topologies, "links", says).await;
+    let condition = &reported["status"]["conditions"][0];
     assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("Malformed")));
     assert_eq!(condition["message"], "links[1]: a link from m0 to itself; there is no cluster m9; the rest counts");
-    assert_eq!(told["status"]["observedGeneration"], created["metadata"]["generation"]);
+    assert_eq!(reported["status"]["observedGeneration"], created["metadata"]["generation"]);
     let whole = json!({"spec": {"links": [{"from": ["m0", "m1"], "latencyMicroseconds": 200}]}});
     topologies.patch("links", &PatchParams::default(), &Patch::Merge(whole)).await.unwrap();
-    let told = until(&topologies, "links", |object| object["status"]["conditions"][0]["status"] == "True").await;
-    assert_eq!(told["status"]["conditions"][0]["message"], "campus: m0 m1");
+    let reported = until(&topologies, "links", |object| object["status"]["conditions"][0]["status"] == "True").await;
+    assert_eq!(reported["status"]["conditions"][0]["message"], "campus: m0 m1");
 }
 
 /// Weights that can not be read are told where they are written: once for each text, however often the object changes.
 #[tokio::test]
-async fn whoever_writes_weights_that_can_not_be_read_is_told_once() {
+async fn whoever_writes_weights_that_can_not_be_read_is_reported_once() {
     let stage = Stage::new(&[4]).await;
     let policy = json!({
         "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
@@ -524,7 +265,7 @@ async fn whoever_writes_weights_that_can_not_be_read_is_told_once() {
     let created = create(&stage.host, "propagationpolicies", policy).await;
     let events: Api<DynamicObject> =
         Api::namespaced_with(stage.host.clone(), "default", &resource("v1", "Event", "events"));
-    let told = async |count: usize| {
+    let reported = async |count: usize| {
         for _ in 0..3000 {
             let all: Vec<Value> = events
                 .list(&kube::api::ListParams::default())
@@ -541,7 +282,7 @@ async fn whoever_writes_weights_that_can_not_be_read_is_told_once() {
         }
         panic!("it was not told");
     };
-    let first = told(1).await;
+    let first = reported(1).await;
     assert_eq!(first[0]["involvedObject"]["uid"], created["metadata"]["uid"]);
     assert!(first[0]["message"].as_str().unwrap().contains("cheapest=lots"), "{}", first[0]);
     let policies: Api<DynamicObject> = Api::namespaced_with(
@@ -558,7 +299,7 @@ async fn whoever_writes_weights_that_can_not_be_read_is_told_once() {
         policies.patch("p", &PatchParams::default(), &patch).await.unwrap();
     }
     // The text that is new comes after whatever the labels would have brought.
-    assert_eq!(told(2).await.len(), 2);
+    assert_eq!(reported(2).await.len(), 2);
 }
 
 async fn serve(host: &Client, cluster: &str, kind: &str) {

@@ -14,7 +14,7 @@ fn wait_in_line(jobs: usize) -> World {
 }
 
 #[test]
-fn the_place_of_a_job_that_waits_is_told_within_five_seconds() {
+fn the_place_of_a_job_that_waits_is_reported_within_five_seconds() {
     let mut world = wait_in_line(3);
     let place = |world: &World, place: &str| world.says("j003").1.contains(place);
     assert!(place(&world, "position 3 of 3"), "{:?}", world.says("j003"));
@@ -31,7 +31,7 @@ fn the_place_of_a_job_that_waits_is_told_within_five_seconds() {
 }
 
 #[test]
-fn that_others_wait_behind_a_job_is_told_seldom() {
+fn that_others_wait_behind_a_job_is_reported_seldom() {
     let mut world = wait_in_line(2);
     world.job("last", "q", 2);
     world.pass(5);
@@ -54,7 +54,7 @@ fn list_stale_places(world: &World, jobs: usize, gone: usize) -> Vec<usize> {
 
 /// The line moves on every five seconds.
 #[test]
-fn of_a_long_line_that_moves_the_front_is_told_within_five_seconds_and_the_rest_in_turn() {
+fn of_a_long_line_that_moves_the_front_is_reported_within_five_seconds_and_the_rest_in_turn() {
     let mut world = wait_in_line(80);
     assert_eq!(list_stale_places(&world, 80, 0), [0; 0]);
     let groups = |world: &World| world.writes.iter().filter(|write| write.resource.plural == "podgroups").count();
@@ -75,7 +75,7 @@ fn of_a_long_line_that_moves_the_front_is_told_within_five_seconds_and_the_rest_
 
 /// One text in a second: those who are next have most of them.
 #[test]
-fn on_a_slow_server_the_front_of_each_line_is_told_first() {
+fn on_a_slow_server_the_front_of_each_line_is_reported_first() {
     let mut world = World::new(2);
     world.queue("r", &json!({"capability": {"cpu": "2"}}));
     for at in 0..=40 {
