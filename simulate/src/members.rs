@@ -291,7 +291,8 @@ impl Members {
         holds
     }
 
-    /// Binds what waited in members where room was given back.
+    /// Binds what waited in members where room was given back. No part keeps nodes from those before it, nor those that
+    /// it can not use yet from those behind it.
     pub fn settle(&mut self, now: Millis) -> Vec<(Part, Vec<Hold>)> {
         let (mut bound, mut waits) = (Vec::new(), false);
         for cluster in 0..self.lines.len() {
@@ -299,8 +300,10 @@ impl Members {
                 continue;
             }
             let mut refused: Vec<(Arc<Gang>, Vec<u32>)> = Vec::new();
-            for part in std::mem::take(&mut self.lines[cluster]) {
-                self.forget_waiting(&part);
+            let line = std::mem::take(&mut self.lines[cluster]);
+            line.iter().for_each(|part| self.forget_waiting(part));
+            let mut left = Vec::new();
+            for part in line {
                 let known = refused.iter().any(|(gang, pods)| Arc::ptr_eq(gang, &part.gang) && *pods == part.pods);
                 match if known { None } else { self.bind(&part) } {
                     Some(holds) => {
@@ -309,12 +312,13 @@ impl Members {
                     }
                     None => {
                         refused.push((Arc::clone(&part.gang), part.pods.clone()));
-                        self.assume_waiting(&part);
-                        waits = true;
-                        self.lines[cluster].push(part);
+                        left.push(part);
                     }
                 }
             }
+            left.iter().for_each(|part| self.assume_waiting(part));
+            waits |= !left.is_empty();
+            self.lines[cluster] = left;
         }
         if waits {
             self.ask_for_nodes(now);

@@ -13,6 +13,11 @@ fn cpu(units: i64) -> Resources {
     [("cpu", Quantity::from_units(units))].into_iter().collect()
 }
 
+/// One pod of so many cores.
+fn pod_of(cores: i64) -> Gang {
+    gang(vec![task("t", 1, 1, cpu(cores))])
+}
+
 /// Pods of four cores each, all of which start together.
 fn pods_of_four(pods: u32) -> Gang {
     gang(vec![task("t", pods, pods, cpu(4))])
@@ -26,14 +31,28 @@ fn growing(name: &str, most: u32) -> MemberCluster {
     MemberCluster { cluster, nodes: vec![node(format!("{name}-n0"), cpu(4))], ..MemberCluster::default() }
 }
 
+/// A member with a node of 16 cores, and a group that gets at most so many nodes of 64, each after five minutes.
+fn growing_by_large_nodes(most: u32) -> MemberCluster {
+    let mut cluster = ready_cluster("m");
+    let group = r#"[{"name":"g","nodes":{"pool":"g"},"max":MOST,"resources":{"cpu":"64"},"delay":"5m"}]"#;
+    cluster.autoscaling = group.replace("MOST", &most.to_string()).parse().unwrap();
+    MemberCluster { cluster, nodes: vec![node("n0".to_owned(), cpu(16))], ..MemberCluster::default() }
+}
+
 /// Jobs that arrive at once, by name, and run for a thousand seconds.
 fn play(clusters: Vec<MemberCluster>, jobs: &[(&str, Gang)]) -> Outcome {
+    let jobs: Vec<(u64, &str, Gang)> = jobs.iter().map(|(name, gang)| (0, *name, gang.clone())).collect();
+    play_arrivals(clusters, &jobs)
+}
+
+/// The same of jobs that arrive at those seconds.
+fn play_arrivals(clusters: Vec<MemberCluster>, jobs: &[(u64, &str, Gang)]) -> Outcome {
     let mut shapes = Shapes::default();
-    let job = |(name, gang): &(&str, Gang)| Job {
+    let job = |(arrival, name, gang): &(u64, &str, Gang)| Job {
         name: (*name).into(),
         queue: "q".into(),
         priority: 0,
-        arrival: Millis::ZERO,
+        arrival: Millis::from_secs(*arrival),
         run: Millis::from_secs(1_000),
         estimate: None,
         shape: shapes.gang(gang.clone()),
@@ -73,4 +92,11 @@ fn a_gang_that_is_larger_than_its_groups_may_become_never_starts() {
 fn a_gang_waits_for_nodes_in_several_members_at_once() {
     let outcome = play(vec![growing("m", 1), growing("n", 1)], &[("a", pods_of_four(4))]);
     assert_eq!(starts(&outcome), [Some(300)]);
+}
+
+#[test]
+fn a_part_whose_node_has_come_does_not_wait_for_those_of_others() {
+    let jobs = [(0, "a", pod_of(40)), (100, "b", pod_of(40))];
+    let outcome = play_arrivals(vec![growing_by_large_nodes(3)], &jobs);
+    assert_eq!(starts(&outcome), [Some(300), Some(400)]);
 }
