@@ -88,14 +88,33 @@ impl FleetMember {
             self.upcoming = None;
             return;
         }
-        let are_known = self.down.is_none() && self.inventory.is_complete();
-        let left = if are_known { self.inventory.list_upcoming_nodes(groups) } else { Vec::new() };
+        let left = self.list_upcoming_nodes();
         let mut may_come = Resources::new();
         for shape in self.list_nodes_that_may_come() {
             may_come.add(&Resources::from(&*shape.allocatable).times(shape.nodes.len() as u64));
         }
         let left = self.capacity.with_shapes(left);
         self.upcoming = Some(UpcomingNodes { left, may_come, ..UpcomingNodes::default() });
+    }
+
+    fn list_upcoming_nodes(&self) -> Vec<NodeShape> {
+        let are_known = self.down.is_none() && self.inventory.is_complete();
+        if are_known { self.inventory.list_upcoming_nodes(&self.cluster.autoscaling) } else { Vec::new() }
+    }
+
+    /// Nodes of each group that some pods wait for.
+    fn count_awaited_nodes(&self) -> BTreeMap<Arc<str>, u32> {
+        let Some(upcoming) = &self.upcoming else { return BTreeMap::new() };
+        count_upcoming_nodes_taken(&self.capacity.with_shapes(self.list_upcoming_nodes()), &upcoming.left)
+    }
+
+    fn describe_awaited_nodes(&self, nodes: &BTreeMap<Arc<str>, u32>) -> Vec<AwaitedNodes> {
+        let cluster = &self.cluster.name;
+        let of = |group: &AutoscaledGroup| {
+            let (nodes, group_name) = (*nodes.get(group.name.as_str())?, group.name.clone());
+            Some(AwaitedNodes { cluster: cluster.clone(), group: group_name, nodes, delay: group.delay })
+        };
+        self.cluster.autoscaling.iter().filter_map(of).collect()
     }
 
     pub(super) fn list_nodes_that_may_come(&self) -> Vec<NodeShape> {
@@ -219,16 +238,16 @@ impl Fleet {
     /// Nodes that the pods of the binding `key` wait for.
     #[must_use]
     pub fn list_awaited_nodes(&self, key: &str) -> Vec<AwaitedNodes> {
-        let mut all = Vec::new();
-        for (cluster, member) in &self.members {
-            let awaited = member.upcoming.as_ref().and_then(|upcoming| upcoming.waited_for.get(key));
-            let of = |group: &AutoscaledGroup| {
-                let nodes = *awaited?.get(group.name.as_str())?;
-                Some(AwaitedNodes { cluster: cluster.clone(), group: group.name.clone(), nodes, delay: group.delay })
-            };
-            all.extend(member.cluster.autoscaling.iter().filter_map(of));
-        }
-        all
+        let awaited =
+            |member: &FleetMember| Some(member.describe_awaited_nodes(member.upcoming.as_ref()?.waited_for.get(key)?));
+        self.members.values().filter_map(awaited).flatten().collect()
+    }
+
+    /// Nodes that pods of any binding wait for: one that several wait for counts once.
+    #[must_use]
+    pub fn list_all_awaited_nodes(&self) -> Vec<AwaitedNodes> {
+        let awaited = |member: &FleetMember| member.describe_awaited_nodes(&member.count_awaited_nodes());
+        self.members.values().flat_map(awaited).collect()
     }
 
     /// How many seconds later than elsewhere pods of the binding `key` may be on nodes of a cluster, since one for them

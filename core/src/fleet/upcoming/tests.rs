@@ -110,6 +110,27 @@ fn what_does_not_fit_now_takes_nodes_that_may_come_and_nobody_else_gets_them() {
 }
 
 #[test]
+fn a_node_that_several_wait_for_is_counted_once() {
+    let mut fleet = fleet(4);
+    let missing = |fleet: &mut Fleet| {
+        fleet.refresh_capacities();
+        fleet.list_all_awaited_nodes().iter().map(|awaited| awaited.nodes).collect::<Vec<_>>()
+    };
+    fleet.assume_pods("a", assume("a", 2));
+    assert_eq!(missing(&mut fleet), [], "there is room for it");
+    fleet.assume_pods("b", assume("b", 1));
+    fleet.assume_pods("c", assume("c", 1));
+    assert_eq!((awaited(&fleet, "b"), missing(&mut fleet)), (vec![], vec![1]));
+    assert_eq!((awaited(&fleet, "b").len(), awaited(&fleet, "c").len()), (1, 1), "both wait for it");
+    fleet.assume_pods("d", assume("d", 9));
+    assert_eq!(missing(&mut fleet), [3], "there can not be more");
+    fleet.apply_update("m1", Update::Change(Change::Node(node("n1", 4))));
+    assert_eq!(missing(&mut fleet), [2]);
+    fleet.apply_update("m1", Update::Down("it does not answer".into()));
+    assert_eq!(missing(&mut fleet), [], "nobody knows them");
+}
+
+#[test]
 fn a_node_that_came_is_no_longer_to_come() {
     let mut fleet = fleet(4);
     fleet.assume_pods("a", assume("a", 5));

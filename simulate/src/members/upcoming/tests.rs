@@ -100,3 +100,16 @@ fn a_part_whose_node_has_come_does_not_wait_for_those_of_others() {
     let outcome = play_arrivals(vec![growing_by_large_nodes(3)], &jobs);
     assert_eq!(starts(&outcome), [Some(300), Some(400)]);
 }
+
+#[test]
+fn jobs_that_share_a_node_wait_for_one() {
+    let outcome = play(vec![growing_by_large_nodes(5)], &[("a", pod_of(32)), ("b", pod_of(32))]);
+    assert_eq!((starts(&outcome), outcome.capacity), (vec![Some(300), Some(300)], 16 + 64));
+}
+
+#[test]
+fn no_more_nodes_come_than_a_group_may_have() {
+    let jobs = [(0, "a", pod_of(20)), (10, "b", pod_of(20)), (20, "c", pod_of(20)), (30, "d", pod_of(20))];
+    let outcome = play_arrivals(vec![growing_by_large_nodes(1)], &jobs);
+    assert_eq!((starts(&outcome), outcome.capacity), (vec![Some(300), Some(300), Some(300), Some(1_300)], 16 + 64));
+}
