@@ -169,9 +169,10 @@ impl Members {
             usable.for_each(|node| members.count_node(i, node));
         }
         members.fleet.refresh_capacities();
-        let all =
-            |clusters: Vec<(&Cluster, &Capacity)>| clusters.into_iter().map(|(a, b)| (a.clone(), b.clone())).collect();
-        members.largest_fleet = members.fleet.find_with_upcoming(|clusters| Some(all(clusters)));
+        members.largest_fleet = members.fleet.has_autoscaled_groups().then(|| {
+            let all = members.fleet.clusters_with_upcoming();
+            all.map(|(cluster, capacity)| (cluster.clone(), capacity.clone())).collect()
+        });
         for (job, of) in world.jobs.iter().enumerate() {
             members.fleet.set_selected_labels(&job.to_string(), Some(&of.shape.gang));
         }

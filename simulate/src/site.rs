@@ -237,12 +237,18 @@ impl<'w> Site<'w> {
     /// The clusters to keep for a job that does not fit now, and what it lacks there, as the controller finds them.
     pub fn keep(&mut self, job: usize, card: Option<&ResourceName>, vain: &[ClusterName]) -> Option<ReservedClusters> {
         let shape = self.shape_on(job, card);
-        let emptied = self.members.clusters().into_iter();
+        self.members.refresh();
+        let (all, largest) = (self.members.view().0, self.members.largest());
+        let emptied = |i: usize, now: &Capacity| match largest {
+            Some(all) => Cow::Borrowed(&all[i].1),
+            None => Cow::Owned(now.emptied()),
+        };
+        let all = all.into_iter().enumerate();
         choose_reserved_clusters(
             &shape.binding,
             (&shape.gang, &shape.least),
             vain,
-            emptied.map(|(cluster, now)| ReservableCluster { cluster, emptied: now.emptied(), now }),
+            all.map(|(i, (cluster, now))| ReservableCluster { cluster, emptied: emptied(i, now), now }),
             |binding, clusters| {
                 let request = question(shape, &shape.gang, clusters);
                 place::place_binding(&place::Request { binding, ..request }).ok()

@@ -170,6 +170,12 @@ impl Fleet {
         }
     }
 
+    /// All clusters with what is free in each, and the nodes that may come there and that nobody waits for.
+    pub fn clusters_with_upcoming(&self) -> impl Iterator<Item = (&Cluster, &Capacity)> {
+        let known = self.members.values().filter(|member| member.known);
+        known.map(|member| (&member.cluster, member.capacity_with_upcoming()))
+    }
+
     /// The first that `find` finds where nodes that may come count as if they were there: only those of clusters where
     /// they come soonest, then those of others too, a few delays at most. None where no node may come, or where none
     /// would help.
@@ -211,8 +217,7 @@ impl Fleet {
     #[must_use]
     pub fn sum_free_with_upcoming(&self) -> Resources {
         let mut free = Resources::new();
-        let known = self.members.values().filter(|member| member.known);
-        known.for_each(|member| free.add(&member.capacity_with_upcoming().sum_free()));
+        self.clusters_with_upcoming().for_each(|(_, capacity)| free.add(&capacity.sum_free()));
         free
     }
 

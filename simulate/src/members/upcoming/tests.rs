@@ -1,10 +1,11 @@
 //! Nodes that come, by the starts that they make possible.
 
-use caldera_core::{gang::Gang, quantity::Quantity, queue::QueueSpec, resources::Resources};
+use caldera_core::{autoscaling::Autoscaling, gang::Gang, quantity::Quantity, queue::QueueSpec, resources::Resources};
 
 use crate::{
     policy::PolicyName,
     run::{Options, Outcome, simulate},
+    site::Site,
     time::Millis,
     world::{Job, MemberCluster, Shapes, World, gang, node, ready_cluster, task},
 };
@@ -26,16 +27,21 @@ fn pods_of_four(pods: u32) -> Gang {
 /// A member with a node of four cores, and a group that gets at most so many such nodes, each after five minutes.
 fn growing(name: &str, most: u32) -> MemberCluster {
     let mut cluster = ready_cluster(name);
-    let group = r#"[{"name":"g","nodes":{"pool":"g"},"max":MOST,"resources":{"cpu":"4"},"delay":"5m"}]"#;
-    cluster.autoscaling = group.replace("MOST", &most.to_string()).parse().unwrap();
+    cluster.autoscaling = group(most, 4, "5m");
     MemberCluster { cluster, nodes: vec![node(format!("{name}-n0"), cpu(4))], ..MemberCluster::default() }
+}
+
+/// A group of at most so many nodes with so many cores.
+fn group(most: u32, cores: u32, delay: &str) -> Autoscaling {
+    let group = r#"[{"name":"g","nodes":{"pool":"g"},"max":MOST,"resources":{"cpu":"CORES"},"delay":"DELAY"}]"#;
+    let group = group.replace("MOST", &most.to_string()).replace("CORES", &cores.to_string());
+    group.replace("DELAY", delay).parse().unwrap()
 }
 
 /// A member with a node of 16 cores, and a group that gets at most so many nodes of 64, each after five minutes.
 fn growing_by_large_nodes(most: u32) -> MemberCluster {
     let mut cluster = ready_cluster("m");
-    let group = r#"[{"name":"g","nodes":{"pool":"g"},"max":MOST,"resources":{"cpu":"64"},"delay":"5m"}]"#;
-    cluster.autoscaling = group.replace("MOST", &most.to_string()).parse().unwrap();
+    cluster.autoscaling = group(most, 64, "5m");
     MemberCluster { cluster, nodes: vec![node("n0".to_owned(), cpu(16))], ..MemberCluster::default() }
 }
 
@@ -47,6 +53,15 @@ fn play(clusters: Vec<MemberCluster>, jobs: &[(&str, Gang)]) -> Outcome {
 
 /// The same of jobs that arrive at those seconds.
 fn play_arrivals(clusters: Vec<MemberCluster>, jobs: &[(u64, &str, Gang)]) -> Outcome {
+    play_with(&Options::default(), clusters, jobs)
+}
+
+fn play_with(options: &Options, clusters: Vec<MemberCluster>, jobs: &[(u64, &str, Gang)]) -> Outcome {
+    let world = world(clusters, jobs);
+    simulate(&world, PolicyName::Caldera.start(&world).as_mut(), options)
+}
+
+fn world(clusters: Vec<MemberCluster>, jobs: &[(u64, &str, Gang)]) -> World {
     let mut shapes = Shapes::default();
     let job = |(arrival, name, gang): &(u64, &str, Gang)| Job {
         name: (*name).into(),
@@ -59,8 +74,7 @@ fn play_arrivals(clusters: Vec<MemberCluster>, jobs: &[(u64, &str, Gang)]) -> Ou
         running: None,
     };
     let jobs = jobs.iter().map(job).collect();
-    let world = World::new(clusters, vec![QueueSpec::unlimited("q")], jobs, Millis::ZERO).unwrap();
-    simulate(&world, PolicyName::Caldera.start(&world).as_mut(), &Options::default())
+    World::new(clusters, vec![QueueSpec::unlimited("q")], jobs, Millis::ZERO).unwrap()
 }
 
 fn starts(outcome: &Outcome) -> Vec<Option<u64>> {
@@ -112,4 +126,27 @@ fn no_more_nodes_come_than_a_group_may_have() {
     let jobs = [(0, "a", pod_of(20)), (10, "b", pod_of(20)), (20, "c", pod_of(20)), (30, "d", pod_of(20))];
     let outcome = play_arrivals(vec![growing_by_large_nodes(1)], &jobs);
     assert_eq!((starts(&outcome), outcome.capacity), (vec![Some(300), Some(300), Some(300), Some(1_300)], 16 + 64));
+}
+
+/// `large` fits on the nodes of `slow` alone, once both have come and `first` has ended: it is not said never to start.
+#[test]
+fn what_fits_on_the_nodes_that_come_latest_alone_is_not_said_never_to_start() {
+    let mut slow = growing("slow", 2);
+    slow.cluster.autoscaling = group(2, 4, "20m");
+    let clusters = || vec![growing("fast", 1), slow.clone()];
+    let outcome = play(clusters(), &[("first", pods_of_four(5)), ("large", pods_of_four(4))]);
+    assert_eq!((starts(&outcome), outcome.never), (vec![Some(1_200), Some(2_200)], vec![]));
+    // It still waits at the end.
+    let jobs = [("first", pods_of_four(5)), ("large", pods_of_four(4))].map(|(name, gang)| (0, name, gang));
+    let options = Options { horizon: Some(Millis::from_secs(1_000)), ..Options::default() };
+    let outcome = play_with(&options, clusters(), &jobs);
+    assert_eq!((starts(&outcome), outcome.never), (vec![None, None], vec![]));
+}
+
+#[test]
+fn a_cluster_is_kept_for_what_fits_there_once_nodes_have_come() {
+    let world = world(vec![growing("m", 1)], &[(0, "a", pods_of_four(2)), (0, "b", pods_of_four(3))]);
+    let mut site = Site::new(&world, &world.main_resource());
+    let mut keep = |job| site.keep(job, None, &[]).map(|kept| kept.clusters);
+    assert_eq!((keep(0), keep(1)), (Some(vec!["m".into()]), None));
 }
