@@ -15,7 +15,8 @@ use std::{collections::HashMap, sync::Arc};
 use crate::{
     live::{RunSource, State, build_world},
     policy::PolicyName,
-    run::{Options, simulate_while},
+    run::{Options, simulate_while_there_is_time},
+    site::LookOn,
     time::Millis,
     world::{Job, World, WorldError},
 };
@@ -74,14 +75,15 @@ pub enum NoForecast {
 }
 
 /// The expected start of every job that waits, by the name of its binding; jobs that do not say how long they run are
-/// taken to run for `assume`. It is asked after each instant whether to `look_on`.
+/// taken to run for `assume`. It is asked after each instant, and
+/// before each job that is released, whether to `look_on`.
 ///
 /// # Errors
 /// [`NoForecast`].
 pub fn expect_starts(
     state: &State,
     assume: Millis,
-    mut look_on: impl FnMut() -> bool,
+    look_on: impl FnMut() -> bool,
 ) -> Result<HashMap<Arc<str>, ExpectedStart>, NoForecast> {
     let waiting = state.jobs.iter().filter(|job| !job.placed).count();
     if waiting > MOST_WAITING {
@@ -94,15 +96,11 @@ pub fn expect_starts(
     round_estimates(&mut world);
     let horizon = Some(world.start.plus(HORIZON));
     let options = Options { horizon, until_started: true, ..Options::default() };
-    let mut looked_to = None;
-    let outcome = simulate_while(&world, PolicyName::Caldera.start(&world).as_mut(), &options, |site| {
-        let on = look_on();
-        looked_to = (!on).then(|| site.now());
-        on
-    });
+    let (mut policy, look_on) = (PolicyName::Caldera.start(&world), LookOn::while_true(look_on));
+    let outcome = simulate_while_there_is_time(&world, policy.as_mut(), &options, look_on, |_| true);
     let second =
         |at: Millis| state.now.saturating_add(i64::try_from(at.since(world.start).seconds()).unwrap_or(i64::MAX));
-    let not_yet = looked_to.map_or(StartTime::Unknown, |at| StartTime::NotBefore(second(at)));
+    let not_yet = outcome.looked_to.map_or(StartTime::Unknown, |at| StartTime::NotBefore(second(at)));
     let mut basis = StartBasis::default();
     let mut expected = Vec::with_capacity(waiting);
     let overdue: HashMap<&str, bool> = state.jobs.iter().map(|job| (&*job.name, job.is_overdue(state.now))).collect();

@@ -27,10 +27,7 @@ use caldera_core::{
 };
 
 use self::upcoming::ComingNodes;
-use crate::{
-    time::Millis,
-    world::{Hold, World},
-};
+use crate::world::{Hold, World};
 
 /// The pods of a job that go to one cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -281,21 +278,20 @@ impl Members {
     }
 
     /// Binds a part now, or lets it wait in its member.
-    pub fn send(&mut self, part: Part, now: Millis) -> Option<Vec<Hold>> {
+    pub fn send(&mut self, part: Part) -> Option<Vec<Hold>> {
         let holds = self.bind(&part);
         if holds.is_none() {
             self.sums[part.cluster].allocating.add(&part.demand());
             self.assume_waiting(&part);
             self.lines[part.cluster].push(part);
-            self.ask_for_nodes(now);
         }
         holds
     }
 
     /// Binds what waited in members where room was given back. No part keeps nodes from those before it, nor those that
     /// it can not use yet from those behind it.
-    pub fn settle(&mut self, now: Millis) -> Vec<(Part, Vec<Hold>)> {
-        let (mut bound, mut waits) = (Vec::new(), false);
+    pub fn settle(&mut self) -> Vec<(Part, Vec<Hold>)> {
+        let mut bound = Vec::new();
         for cluster in 0..self.lines.len() {
             if !std::mem::take(&mut self.grew[cluster]) || self.lines[cluster].is_empty() {
                 continue;
@@ -318,11 +314,7 @@ impl Members {
                 }
             }
             left.iter().for_each(|part| self.assume_waiting(part));
-            waits |= !left.is_empty();
             self.lines[cluster] = left;
-        }
-        if waits {
-            self.ask_for_nodes(now);
         }
         bound
     }

@@ -1,6 +1,7 @@
 //! What a policy sees and may do: ask where a job would fit, send it to members, take it back.
 
 mod growth;
+mod look_on;
 
 use std::{
     borrow::Cow,
@@ -19,6 +20,7 @@ use caldera_core::{
 };
 
 pub use self::growth::Growth;
+pub(crate) use self::look_on::LookOn;
 use crate::{
     members::{Members, Part},
     metrics::{Books, Recorder},
@@ -79,11 +81,12 @@ pub struct Site<'w> {
     grew: bool,
     /// A maintenance window ended, or nodes came, since then.
     grew_somewhere: bool,
+    look_on: LookOn<'w>,
 }
 
 /// Questions.
 impl<'w> Site<'w> {
-    pub(crate) fn new(world: &'w World, main: &ResourceName) -> Self {
+    pub(crate) fn new(world: &'w World, main: &ResourceName, look_on: LookOn<'w>) -> Self {
         Self {
             world,
             now: world.start,
@@ -97,6 +100,7 @@ impl<'w> Site<'w> {
             free: None,
             grew: false,
             grew_somewhere: false,
+            look_on,
         }
     }
 
@@ -104,6 +108,11 @@ impl<'w> Site<'w> {
     #[must_use]
     pub const fn world(&self) -> &'w World {
         self.world
+    }
+
+    /// Whether to look on, as whoever simulates says: also within one instant, of which the rest is left out else.
+    pub fn looks_on(&mut self) -> bool {
+        self.look_on.ask()
     }
 
     /// Virtual now.
@@ -341,7 +350,7 @@ impl Site<'_> {
         let pods = parts.iter().flat_map(|part| &part.pods).map(|pods| u64::from(*pods)).sum();
         let (mut missing, mut holds) = (0, Vec::new());
         for part in parts {
-            match self.members.send(part, self.now) {
+            match self.members.send(part) {
                 Some(bound) => {
                     self.recorder.bound(job, &bound);
                     holds.extend(bound);
@@ -390,7 +399,7 @@ impl Site<'_> {
 
     /// Binds what waited in members and fits now.
     pub(crate) fn settle(&mut self) {
-        for (part, bound) in self.members.settle(self.now) {
+        for (part, bound) in self.members.settle() {
             self.free = None;
             self.recorder.bound(part.job, &bound);
             if let Stand::Sent { missing, holds, .. } = &mut self.stands[part.job] {
@@ -399,6 +408,11 @@ impl Site<'_> {
             }
             self.run_if_whole(part.job);
         }
+    }
+
+    /// Asks for the nodes that pods wait for in members and that are not on their way.
+    pub(crate) fn ask_for_nodes(&mut self) {
+        self.members.ask_for_nodes(self.now);
     }
 
     fn run_if_whole(&mut self, job: usize) {

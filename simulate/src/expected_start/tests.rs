@@ -411,6 +411,17 @@ fn what_starts_later_than_was_looked_is_told_so() {
 }
 
 #[test]
+fn there_may_be_no_more_time_in_the_middle_of_an_instant() {
+    let jobs = ["a", "b", "c", "d"].map(|name| waiting(name, workers(2)));
+    let asked = std::cell::Cell::new(0);
+    let look_on = || asked.replace(asked.get() + 1) < 2;
+    let all = expect_starts(&state(vec![member("m", &[8])], jobs.into()), ASSUME, look_on).unwrap();
+    let at_once = all.values().filter(|start| start.at == StartTime::At(NOW)).count();
+    let not_yet = all.values().filter(|start| start.at == StartTime::NotBefore(NOW)).count();
+    assert_eq!((at_once, not_yet, asked.get()), (2, 2, 3), "{all:?}");
+}
+
+#[test]
 fn more_jobs_than_can_be_told_of_are_refused_in_words() {
     let all = (0..=MOST_WAITING).map(|i| LiveJob { name: format!("j{i}").into(), ..waiting("j", workers(1)) });
     let refused = expect_starts(&state(vec![member("m", &[8])], all.collect()), ASSUME, || true).unwrap_err();

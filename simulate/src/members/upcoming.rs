@@ -107,8 +107,8 @@ impl Members {
     }
 
     /// Asks for the nodes that pods wait for and that are not on their way.
-    pub(super) fn ask_for_nodes(&mut self, now: Millis) {
-        if !self.fleet.has_autoscaled_groups() {
+    pub(crate) fn ask_for_nodes(&mut self, now: Millis) {
+        if self.stuck() == 0 || !self.fleet.has_autoscaled_groups() {
             return;
         }
         self.fleet.refresh_capacities();

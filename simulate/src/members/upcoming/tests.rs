@@ -5,7 +5,7 @@ use caldera_core::{autoscaling::Autoscaling, gang::Gang, quantity::Quantity, que
 use crate::{
     policy::PolicyName,
     run::{Options, Outcome, simulate},
-    site::Site,
+    site::{LookOn, Site},
     time::Millis,
     world::{Job, MemberCluster, Shapes, World, gang, node, ready_cluster, task},
 };
@@ -146,7 +146,7 @@ fn what_fits_on_the_nodes_that_come_latest_alone_is_not_said_never_to_start() {
 #[test]
 fn a_cluster_is_kept_for_what_fits_there_once_nodes_have_come() {
     let world = world(vec![growing("m", 1)], &[(0, "a", pods_of_four(2)), (0, "b", pods_of_four(3))]);
-    let mut site = Site::new(&world, &world.main_resource());
+    let mut site = Site::new(&world, &world.main_resource(), LookOn::default());
     let mut keep = |job| site.keep(job, None, &[]).map(|kept| kept.clusters);
     assert_eq!((keep(0), keep(1)), (Some(vec!["m".into()]), None));
 }
