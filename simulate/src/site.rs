@@ -282,9 +282,10 @@ impl<'w> Site<'w> {
         // Other kinds are not scheduled by the members' Volcano.
         let own = |cluster: &str| queues[*index.get(cluster)?].get(queue).filter(|_| shape.whole);
         let decision = place::place_within_queues(&request, own).or_else(|(refusal, _)| {
-            let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>| {
+            let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>, delay| {
                 let clusters = clusters.into_iter().filter(|(it, _)| !barred.contains(it.name.as_str())).collect();
-                place::place_within_queues(&place::Request { clusters, ..request.clone() }, own).ok()
+                let run = run.map(|run| run.with_delay(delay));
+                place::place_within_queues(&place::Request { clusters, run, ..request.clone() }, own).ok()
             };
             self.members.find_with_upcoming(with_upcoming).ok_or(refusal)
         })?;

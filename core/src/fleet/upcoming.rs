@@ -176,28 +176,32 @@ impl Fleet {
         known.map(|member| (&member.cluster, member.capacity_with_upcoming()))
     }
 
-    /// The first that `find` finds where nodes that may come count as if they were there: only those of clusters where
-    /// they come soonest, then those of others too, a few delays at most. None where no node may come, or where none
-    /// would help.
-    pub fn find_with_upcoming<T>(&self, find: impl Fn(Vec<(&Cluster, &Capacity)>) -> Option<T>) -> Option<T> {
+    /// The first that `find` finds where nodes that may come count as if they were there, after so many seconds: only
+    /// those of clusters where they come soonest, then those of others too, a few delays at most. None where no node
+    /// may come, or where none would help.
+    pub fn find_with_upcoming<T>(&self, find: impl Fn(Vec<(&Cluster, &Capacity)>, i64) -> Option<T>) -> Option<T> {
         let known = || self.members.values().filter(|member| member.known);
         let delays: BTreeSet<i64> = known().filter_map(FleetMember::longest_delay).collect();
-        let last = *delays.last()?;
+        let (soonest, last) = (*delays.first()?, *delays.last()?);
         let within = |delay: i64| {
             let of = |member: &'_ FleetMember| member.longest_delay().is_some_and(|own| own <= delay);
             let of = |member| if of(member) { member.capacity_with_upcoming() } else { &member.capacity };
             known().map(|member| (&member.cluster, of(member))).collect()
         };
-        let found = find(within(last))?;
+        // What does not fit on all of them, however soon they come, fits on none.
+        let found = find(within(last), soonest)?;
+        if soonest == last {
+            return Some(found);
+        }
         let sooner = delays.into_iter().filter(|delay| *delay < last).take(MOST_SOONER_DELAYS);
-        Some(sooner.into_iter().find_map(|delay| find(within(delay))).unwrap_or(found))
+        sooner.chain([last]).find_map(|delay| find(within(delay), delay))
     }
 
     /// The same where something else is free in some clusters than [`Fleet::clusters`] says.
     pub fn find_with_upcoming_beside<T>(
         &self,
         own: &BTreeMap<String, Capacity>,
-        find: impl Fn(Vec<(&Cluster, &Capacity)>) -> Option<T>,
+        find: impl Fn(Vec<(&Cluster, &Capacity)>, i64) -> Option<T>,
     ) -> Option<T> {
         if !self.has_autoscaled_groups() {
             return None;
@@ -208,8 +212,9 @@ impl Fleet {
             (name.clone(), append_shapes(own, more))
         };
         let own: BTreeMap<String, Capacity> = own.iter().map(append).collect();
-        self.find_with_upcoming(|clusters| {
-            find(clusters.into_iter().map(|(cluster, all)| (cluster, own.get(&cluster.name).unwrap_or(all))).collect())
+        self.find_with_upcoming(|clusters, delay| {
+            let clusters = clusters.into_iter();
+            find(clusters.map(|(cluster, all)| (cluster, own.get(&cluster.name).unwrap_or(all))).collect(), delay)
         })
     }
 

@@ -33,7 +33,10 @@ pub(super) struct ComingNodes {
 
 impl Members {
     /// The first answer with nodes that may come, where some may: see [`caldera_core::fleet::Fleet`].
-    pub(crate) fn find_with_upcoming<T>(&self, find: impl Fn(Vec<(&Cluster, &Capacity)>) -> Option<T>) -> Option<T> {
+    pub(crate) fn find_with_upcoming<T>(
+        &self,
+        find: impl Fn(Vec<(&Cluster, &Capacity)>, i64) -> Option<T>,
+    ) -> Option<T> {
         self.fleet.find_with_upcoming(find)
     }
 

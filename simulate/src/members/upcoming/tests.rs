@@ -1,6 +1,14 @@
 //! Nodes that come, by the starts that they make possible.
 
-use caldera_core::{autoscaling::Autoscaling, gang::Gang, quantity::Quantity, queue::QueueSpec, resources::Resources};
+use caldera_core::{
+    autoscaling::Autoscaling,
+    gang::Gang,
+    maintenance::{Maintenance, MaintenanceWindow},
+    quantity::Quantity,
+    queue::QueueSpec,
+    resources::Resources,
+    time::EpochSeconds,
+};
 
 use crate::{
     policy::PolicyName,
@@ -141,6 +149,23 @@ fn what_fits_on_the_nodes_that_come_latest_alone_is_not_said_never_to_start() {
     let options = Options { horizon: Some(Millis::from_secs(1_000)), ..Options::default() };
     let outcome = play_with(&options, clusters(), &jobs);
     assert_eq!((starts(&outcome), outcome.never), (vec![None, None], vec![]));
+}
+
+/// Its node would come after 300 s, and a window begins after 400: what runs for 100 s at most waits for the node.
+#[test]
+fn what_would_run_into_a_window_once_its_node_has_come_waits_for_the_end_of_the_window() {
+    let start_of = |runs: u64| {
+        let mut member = growing_by_large_nodes(1);
+        let (start, end) = (EpochSeconds::new(400), EpochSeconds::new(1_000));
+        let (reason, node_groups, queues) = (String::new(), vec![], vec![]);
+        member.cluster.maintenance =
+            Maintenance::new(vec![MaintenanceWindow { start, end, notice: 60, reason, node_groups, queues }]);
+        let mut world = world(vec![member], &[(0, "a", pod_of(40))]);
+        world.jobs[0].run = Millis::from_secs(runs);
+        world.jobs[0].estimate = Some(Millis::from_secs(runs));
+        starts(&simulate(&world, PolicyName::Caldera.start(&world).as_mut(), &Options::default()))[0]
+    };
+    assert_eq!((start_of(100), start_of(101)), (Some(300), Some(1_300)));
 }
 
 #[test]
