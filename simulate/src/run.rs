@@ -45,8 +45,10 @@ pub struct Outcome {
     pub end: Millis,
     /// What was reported about.
     pub resource: ResourceName,
-    /// Of it, in all clusters.
+    /// Of it, in all clusters, at the end: nodes may come, and none leaves.
     pub capacity: u64,
+    /// Of it, when it began.
+    pub first_capacity: u64,
     /// The instant after which nobody looked on, where that was why it ended.
     pub looked_to: Option<Millis>,
 }
@@ -91,6 +93,7 @@ pub(crate) fn simulate_while_there_is_time<'w>(
     let resource = options.resource.clone().unwrap_or_else(|| world.main_resource());
     let horizon = options.horizon.unwrap_or(Millis(u64::MAX));
     let mut site = Site::new(world, &resource, look_on);
+    let first_capacity = site.members.tally().capacity;
     resume(&mut site, policy);
     let (mut next, mut looked_to) = (0, None);
     loop {
@@ -139,7 +142,7 @@ pub(crate) fn simulate_while_there_is_time<'w>(
     let never = waiting.into_iter().filter(|job| site.can_never_start(*job)).collect();
     let (fairness, capacity) = (site.recorder.fairness(), site.members.tally().capacity);
     let (jobs, samples, lost) = (site.recorder.jobs, site.recorder.samples, site.recorder.lost);
-    Outcome { jobs, never, samples, fairness, lost, end, resource, capacity, looked_to }
+    Outcome { jobs, never, samples, fairness, lost, end, resource, capacity, first_capacity, looked_to }
 }
 
 const fn is_expected(stand: &Stand) -> bool {

@@ -373,9 +373,12 @@ impl Site<'_> {
 
     pub(crate) fn set_now(&mut self, now: Millis) {
         self.grew_somewhere |= self.next_window_end().is_some_and(|end| end <= now);
-        self.grew_somewhere |= self.members.add_nodes_due(now);
         self.now = now;
         self.recorder.set_clock(now);
+        if self.members.add_nodes_due(now) {
+            self.recorder.pass();
+            (self.free, self.grew_somewhere) = (None, true);
+        }
     }
 
     pub(crate) fn arrive(&mut self, job: usize) {

@@ -11,8 +11,11 @@ use caldera_core::{
 };
 
 use crate::{
+    metrics::Sample,
     policy::PolicyName,
+    report::{Ratio, Report},
     run::{Options, Outcome, simulate},
+    series::time_csv,
     site::{LookOn, Site},
     time::Millis,
     world::{Job, MemberCluster, Shapes, World, gang, node, ready_cluster, task},
@@ -127,6 +130,29 @@ fn a_part_whose_node_has_come_does_not_wait_for_those_of_others() {
 fn jobs_that_share_a_node_wait_for_one() {
     let outcome = play(vec![growing_by_large_nodes(5)], &[("a", pod_of(32)), ("b", pod_of(32))]);
     assert_eq!((starts(&outcome), outcome.capacity), (vec![Some(300), Some(300)], 16 + 64));
+}
+
+/// `first` has the node that is there until 1,000 s. `gang` gets it then, with that which came after 300; the last comes
+/// after 1,200, for nobody.
+#[test]
+fn what_is_allocated_is_held_against_what_is_there_at_that_time() {
+    let mut member = growing("m", 1);
+    let groups = |name: &str, delay: &str| {
+        let (name, nodes) = (format!(r#""name":"{name}""#), format!(r#""nodes":{{"pool":"{name}"}}"#));
+        format!(r#"{{{name},{nodes},"max":1,"resources":{{"cpu":"4"}},"delay":"{delay}"}}"#)
+    };
+    member.cluster.autoscaling = format!("[{},{}]", groups("g", "5m"), groups("h", "20m")).parse().unwrap();
+    let world = world(vec![member], &[(0, "first", pods_of_four(1)), (0, "gang", pods_of_four(2))]);
+    let outcome = simulate(&world, PolicyName::Caldera.start(&world).as_mut(), &Options::default());
+    assert_eq!(starts(&outcome), [Some(0), Some(1_000)]);
+    let capacity = |sample: &Sample| (sample.at.seconds(), sample.tally.capacity);
+    let capacities: Vec<(u64, u64)> = outcome.samples.iter().map(capacity).collect();
+    assert_eq!(capacities, [(0, 4), (300, 8), (1_000, 8), (1_200, 12), (2_000, 12)]);
+    let report = Report::new("p", &world, &outcome, 4);
+    assert_eq!((report.first_capacity, report.capacity), (4, 12));
+    let two_thirds = Ratio::of(2, 3);
+    assert_eq!((report.gar_median, report.gar_most, report.sor), (two_thirds, Ratio::of(1, 1), two_thirds));
+    assert!(time_csv(&outcome).lines().nth(1).unwrap().starts_with("0,4.000,4.000,4,"));
 }
 
 #[test]
