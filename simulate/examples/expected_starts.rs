@@ -1,6 +1,6 @@
 //! How long the expected starts of many waiting jobs take: 1,000 nodes of 8 GPUs in eight clusters, full of jobs, and a
-//! line of so many others, of 1 to 64 GPUs in ten queues. With `growing`: so many jobs of one pod that come at once to a
-//! cluster which gets a node for each.
+//! line of so many others, of 1 to 64 GPUs in ten queues. With `growing`: so many jobs of one pod that come at once to
+//! a cluster which gets a node for each.
 //!
 //! `cargo run --profile bench -p caldera-simulate --example expected_starts -- [growing] [JOBS...]`
 

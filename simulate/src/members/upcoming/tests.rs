@@ -132,8 +132,8 @@ fn jobs_that_share_a_node_wait_for_one() {
     assert_eq!((starts(&outcome), outcome.capacity), (vec![Some(300), Some(300)], 16 + 64));
 }
 
-/// `first` has the node that is there until 1,000 s. `gang` gets it then, with that which came after 300; the last comes
-/// after 1,200, for nobody.
+/// `first` has the node that is there until 1,000 s. `gang` gets it then, with that which came after 300.
+/// The last comes after 1,200, for nobody.
 #[test]
 fn what_is_allocated_is_held_against_what_is_there_at_that_time() {
     let mut member = growing("m", 1);
@@ -162,7 +162,7 @@ fn no_more_nodes_come_than_a_group_may_have() {
     assert_eq!((starts(&outcome), outcome.capacity), (vec![Some(300), Some(300), Some(300), Some(1_300)], 16 + 64));
 }
 
-/// `large` fits on the nodes of `slow` alone, once both have come and `first` has ended: it is not said never to start.
+/// `large` fits on the nodes of `slow` alone, once both have come and `first` has ended.
 #[test]
 fn what_fits_on_the_nodes_that_come_latest_alone_is_not_said_never_to_start() {
     let mut slow = growing("slow", 2);
