@@ -117,7 +117,12 @@ fn print_report(args: &SimulateArgs, asked: &SimulationQuestion) -> anyhow::Resu
 fn format_head(args: &SimulateArgs, asked: &SimulationQuestion, reports: &[Report]) -> String {
     let world = &asked.world;
     let nodes: usize = world.clusters.iter().map(|cluster| cluster.nodes.len()).sum();
-    let what = reports.first().map_or(String::new(), |report| format!(", {} {}", report.capacity, report.resource));
+    let what = reports.first().map_or(String::new(), |report| {
+        // How many nodes come depends on the policy.
+        let most = reports.iter().map(|report| report.capacity).max().unwrap_or(0);
+        let Report { first_capacity: first, resource, .. } = report;
+        if most > *first { format!(", {first} {resource}, {most} at most") } else { format!(", {first} {resource}") }
+    });
     let (jobs, clusters) = (world.jobs.len(), world.clusters.len());
     let mut text = format!("seed {}: {jobs} jobs on {nodes} nodes in {clusters} clusters{what}\n", args.seed);
     for note in &asked.notes {

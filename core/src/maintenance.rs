@@ -67,6 +67,8 @@ pub struct ExpectedRun {
     pub from: EpochSeconds,
     /// It has ended by then; `None` where nobody says.
     pub ends: Option<EpochSeconds>,
+    /// All of it may be so many seconds later, where nodes must come first.
+    pub delay: i64,
 }
 
 /// Why a text does not say when a cluster is under maintenance.
@@ -144,9 +146,15 @@ impl Maintenance {
 }
 
 impl ExpectedRun {
+    /// The same where nodes that take so many seconds must come first. Its pods start sooner where others' room does.
+    #[must_use]
+    pub const fn with_delay(self, delay: i64) -> Self {
+        Self { delay, ..self }
+    }
+
     /// Who should have ended by now and has not may run for ever.
     fn known_end(self) -> Option<EpochSeconds> {
-        self.ends.filter(|ends| *ends > self.from)
+        self.ends.filter(|ends| *ends > self.from).map(|ends| ends.saturating_add(self.delay))
     }
 }
 
@@ -155,7 +163,7 @@ impl MaintenanceWindow {
     fn keeps_out(&self, run: ExpectedRun) -> bool {
         let reaches_into = match run.known_end() {
             Some(ends) => ends > self.start,
-            None => run.from >= self.start.saturating_sub(self.notice),
+            None => run.from.saturating_add(run.delay) >= self.start.saturating_sub(self.notice),
         };
         run.from < self.end && (run.from >= self.start || reaches_into)
     }
@@ -293,7 +301,7 @@ mod tests {
 
     fn run(from: i64, seconds: Option<i64>) -> ExpectedRun {
         let from = EpochSeconds::new(from);
-        ExpectedRun { from, ends: seconds.map(|seconds| from.saturating_add(seconds)) }
+        ExpectedRun { from, ends: seconds.map(|seconds| from.saturating_add(seconds)), delay: 0 }
     }
 
     #[test]
@@ -320,6 +328,19 @@ mod tests {
         assert!(window.keeps_out(run(900, None)));
         // So it is with who should have ended by now.
         assert!(!window.keeps_out(run(899, Some(-5))) && window.keeps_out(run(900, Some(-5))));
+    }
+
+    #[test]
+    fn what_may_start_later_for_want_of_nodes_is_out_of_the_way_now_and_then() {
+        let window = window(1_000, 2_000, 100);
+        assert!(!window.keeps_out(run(400, Some(300)).with_delay(300)));
+        assert!(window.keeps_out(run(400, Some(300)).with_delay(301)));
+        assert!(!window.keeps_out(run(400, None).with_delay(499)) && window.keeps_out(run(400, None).with_delay(500)));
+        // It may find room before the nodes come.
+        assert!(window.keeps_out(run(1_900, Some(10)).with_delay(300)));
+        assert!(
+            !window.keeps_out(run(899, Some(-5)).with_delay(0)) && window.keeps_out(run(899, Some(-5)).with_delay(1))
+        );
     }
 
     #[test]

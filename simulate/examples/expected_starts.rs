@@ -1,7 +1,8 @@
 //! How long the expected starts of many waiting jobs take: 1,000 nodes of 8 GPUs in eight clusters, full of jobs, and a
-//! line of so many others, of 1 to 64 GPUs in ten queues.
+//! line of so many others, of 1 to 64 GPUs in ten queues. With `growing`: so many jobs of one pod that come at once to
+//! a cluster which gets a node for each.
 //!
-//! `cargo run --profile bench -p caldera-simulate --example expected_starts -- [JOBS...]`
+//! `cargo run --profile bench -p caldera-simulate --example expected_starts -- [growing] [JOBS...]`
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a measurement fails by panicking")]
 
@@ -32,13 +33,14 @@ const NOW: i64 = 1_000_000;
 const MOST: Duration = Duration::from_secs(10);
 
 fn main() {
-    let counts: Vec<usize> = std::env::args().skip(1).map(|text| text.parse().unwrap()).collect();
+    let (grows, counts): (Vec<String>, _) = std::env::args().skip(1).partition(|text| text == "growing");
+    let counts: Vec<usize> = counts.iter().map(|text| text.parse().unwrap()).collect();
     for count in if counts.is_empty() { vec![1_000, 10_000, 20_000] } else { counts } {
-        let state = full_fleet(count);
+        let state = if grows.is_empty() { full_fleet(count) } else { growing_fleet(count) };
         let began = Instant::now();
         let starts = expect_starts(&state, Millis::from_secs(3600), || began.elapsed() < MOST).unwrap();
         let found = starts.values().filter(|start| matches!(start.at, StartTime::At(_))).count();
-        println!("{count} wait, 1000 run: {found} starts in {:.2} s", began.elapsed().as_secs_f64());
+        println!("{count} wait: {found} starts in {:.2} s", began.elapsed().as_secs_f64());
     }
 }
 
@@ -73,6 +75,24 @@ fn full_fleet(waiting: usize) -> State {
     }
     let queues = (0..10).map(|i| QueueSpec::unlimited(format!("queue-{i}").as_str())).collect();
     State { now: EpochSeconds::new(NOW), members, queues, jobs, ..State::default() }
+}
+
+/// A node that is too small for all, and 5,000 that may come.
+fn growing_fleet(waiting: usize) -> State {
+    let node = |cpu: i64| -> Resources { [("cpu", Quantity::from_units(cpu))].into_iter().collect() };
+    let mut one = cluster("member", &[(1, node(16))]);
+    let group = r#"[{"name":"g","nodes":{"pool":"g"},"max":5000,"resources":{"cpu":"64"},"delay":"5m"}]"#;
+    one.cluster.autoscaling = group.parse().unwrap();
+    let gang: Arc<Gang> = Arc::new(gang(vec![task("worker", 1, 1, node(40))]));
+    let of = |i| LiveJob {
+        gang: Arc::clone(&gang),
+        run_for: Some(1_000),
+        ..job(&format!("waits-{i}"), 1, &mut Random::new(1))
+    };
+    let jobs = (0..waiting).map(of).collect();
+    let queues = (0..10).map(|i| QueueSpec::unlimited(format!("queue-{i}").as_str())).collect();
+    let members = vec![Member { cluster: one.cluster, nodes: one.nodes, ..Member::default() }];
+    State { now: NOW, members, queues, jobs, ..State::default() }
 }
 
 fn one_pod() -> Resources {

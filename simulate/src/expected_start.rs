@@ -12,10 +12,13 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use caldera_core::time::EpochSeconds;
+
 use crate::{
-    live::{RunSource, State, build_world},
+    live::{Member, RunSource, State, build_world},
     policy::PolicyName,
-    run::{Options, simulate_while},
+    run::{Options, simulate_while_there_is_time},
+    site::LookOn,
     time::Millis,
     world::{Job, World, WorldError},
 };
@@ -60,6 +63,10 @@ pub struct StartBasis {
     pub corrected: usize,
     /// Those that run longer than they said or may, or said nothing and run longer than all of the last did.
     pub overdue: usize,
+    /// Then a maintenance window ends.
+    pub after_window: bool,
+    /// It waits so long in members for nodes to come.
+    pub for_nodes: Option<Millis>,
 }
 
 /// Why there are no expected starts.
@@ -74,14 +81,15 @@ pub enum NoForecast {
 }
 
 /// The expected start of every job that waits, by the name of its binding; jobs that do not say how long they run are
-/// taken to run for `assume`. It is asked after each instant whether to `look_on`.
+/// taken to run for `assume`. It is asked after each instant, and
+/// before each job that is released, whether to `look_on`.
 ///
 /// # Errors
 /// [`NoForecast`].
 pub fn expect_starts(
     state: &State,
     assume: Millis,
-    mut look_on: impl FnMut() -> bool,
+    look_on: impl FnMut() -> bool,
 ) -> Result<HashMap<Arc<str>, ExpectedStart>, NoForecast> {
     let waiting = state.jobs.iter().filter(|job| !job.placed).count();
     if waiting > MOST_WAITING {
@@ -94,18 +102,14 @@ pub fn expect_starts(
     round_estimates(&mut world);
     let horizon = Some(world.start.plus(HORIZON));
     let options = Options { horizon, until_started: true, ..Options::default() };
-    let mut looked_to = None;
-    let outcome = simulate_while(&world, PolicyName::Caldera.start(&world).as_mut(), &options, |site| {
-        let on = look_on();
-        looked_to = (!on).then(|| site.now());
-        on
-    });
+    let (mut policy, look_on) = (PolicyName::Caldera.start(&world), LookOn::while_true(look_on));
+    let outcome = simulate_while_there_is_time(&world, policy.as_mut(), &options, look_on, |_| true);
     let second = |at: Millis| {
         state.now.as_seconds().saturating_add(i64::try_from(at.since(world.start).seconds()).unwrap_or(i64::MAX))
     };
-    let not_yet = looked_to.map_or(StartTime::Unknown, |at| StartTime::NotBefore(second(at)));
+    let not_yet = outcome.looked_to.map_or(StartTime::Unknown, |at| StartTime::NotBefore(second(at)));
     let mut basis = StartBasis::default();
-    let mut expected = Vec::with_capacity(waiting);
+    let (mut expected, mut own) = (Vec::with_capacity(waiting), HashMap::new());
     let overdue: HashMap<&str, bool> = state.jobs.iter().map(|job| (&*job.name, job.is_overdue(state.now))).collect();
     let source = |job: &Job| sources.get(&job.name).copied().unwrap_or(RunSource::Assumed);
     for (job, record) in world.jobs.iter().zip(&outcome.jobs) {
@@ -113,6 +117,11 @@ pub fn expect_starts(
             basis.count(source(job), overdue.get(&*job.name) == Some(&true));
         } else {
             expected.push((record.started.unwrap_or(Millis(u64::MAX)), job));
+            let sent = record.sent.zip(record.started).filter(|(sent, started)| *sent > world.start || started > sent);
+            if let Some((sent, started)) = sent {
+                let for_nodes = (started > sent).then(|| started.since(sent));
+                own.insert(&*job.name, (ends_window(state, second(sent)), for_nodes));
+            }
         }
     }
     hold_for_last_of_unit(state, &mut expected);
@@ -122,6 +131,8 @@ pub fn expect_starts(
     for together in expected.chunk_by(|(a, _), (b, _)| a == b) {
         for (at, job) in together {
             let at = if *at < Millis(u64::MAX) { StartTime::At(second(*at)) } else { not_yet };
+            let (after_window, for_nodes) = own.get(&*job.name).copied().unwrap_or_default();
+            let basis = StartBasis { after_window, for_nodes, ..basis };
             starts.insert(Arc::clone(&job.name), ExpectedStart { at, basis });
         }
         together.iter().for_each(|(_, job)| basis.count(source(job), false));
@@ -145,6 +156,13 @@ const fn round_up(value: u64) -> u64 {
         Some(sum) => sum & !mask,
         None => value,
     }
+}
+
+/// Whether a member's maintenance window ends then.
+fn ends_window(state: &State, second: i64) -> bool {
+    let before = EpochSeconds::new(second.saturating_sub(1));
+    let end = |member: &Member| member.cluster.maintenance.next_end(before);
+    second > state.now && state.members.iter().filter_map(end).any(|end| end.as_seconds() == second)
 }
 
 /// None of those that start together starts before the last of them.
@@ -177,10 +195,14 @@ impl StartBasis {
         *counted += 1;
     }
 
-    /// Every job that it depends on said how long it runs, and keeps to it so far.
+    /// Every job that it depends on said how long it runs, and keeps to it so far; and no node has to come first.
     #[must_use]
     pub const fn is_sure(&self) -> bool {
-        self.unestimated == 0 && self.to_limit == 0 && self.as_queue == 0 && self.overdue == 0
+        self.for_nodes.is_none()
+            && self.unestimated == 0
+            && self.to_limit == 0
+            && self.as_queue == 0
+            && self.overdue == 0
     }
 
     /// In words, with the time that was assumed.
@@ -204,18 +226,22 @@ impl StartBasis {
         if self.overdue > 0 {
             parts.push(format!("{} should have ended by now", jobs(self.overdue)));
         }
-        match (parts.is_empty(), self.before) {
-            (false, _) => parts.join("; "),
-            (true, 0) => "nothing runs or starts before it".to_owned(),
+        let of_others = match (parts.is_empty(), self.before) {
+            (false, _) => Some(parts.join("; ")),
+            (true, 0) => None,
             (true, 1) if self.corrected > 0 => {
-                "if the job before it keeps to what it says as the last of its queue did".to_owned()
+                Some("if the job before it keeps to what it says as the last of its queue did".to_owned())
             }
-            (true, 1) => "if the job before it ends as it says".to_owned(),
+            (true, 1) => Some("if the job before it ends as it says".to_owned()),
             (true, before) if self.corrected > 0 => {
-                format!("if the {before} jobs before it keep to what they say as the last of their queues did")
+                Some(format!("if the {before} jobs before it keep to what they say as the last of their queues did"))
             }
-            (true, before) => format!("if the {before} jobs before it end as they say"),
-        }
+            (true, before) => Some(format!("if the {before} jobs before it end as they say")),
+        };
+        let window = self.after_window.then(|| "once the maintenance window ends".to_owned());
+        let nodes = self.for_nodes.map(|delay| format!("if its nodes come within {delay}"));
+        let all: Vec<String> = window.into_iter().chain(nodes).chain(of_others).collect();
+        if all.is_empty() { "nothing runs or starts before it".to_owned() } else { all.join("; ") }
     }
 }
 

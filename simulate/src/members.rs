@@ -27,10 +27,7 @@ use caldera_core::{
 };
 
 use self::upcoming::ComingNodes;
-use crate::{
-    time::Millis,
-    world::{Hold, World},
-};
+use crate::world::{Hold, World};
 
 /// The pods of a job that go to one cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,9 +166,10 @@ impl Members {
             usable.for_each(|node| members.count_node(i, node));
         }
         members.fleet.refresh_capacities();
-        let all =
-            |clusters: Vec<(&Cluster, &Capacity)>| clusters.into_iter().map(|(a, b)| (a.clone(), b.clone())).collect();
-        members.largest_fleet = members.fleet.find_with_upcoming(|clusters| Some(all(clusters)));
+        members.largest_fleet = members.fleet.has_autoscaled_groups().then(|| {
+            let all = members.fleet.clusters_with_upcoming();
+            all.map(|(cluster, capacity)| (cluster.clone(), capacity.clone())).collect()
+        });
         for (job, of) in world.jobs.iter().enumerate() {
             members.fleet.set_selected_labels(&job.to_string(), Some(&of.shape.gang));
         }
@@ -280,27 +278,29 @@ impl Members {
     }
 
     /// Binds a part now, or lets it wait in its member.
-    pub fn send(&mut self, part: Part, now: Millis) -> Option<Vec<Hold>> {
+    pub fn send(&mut self, part: Part) -> Option<Vec<Hold>> {
         let holds = self.bind(&part);
         if holds.is_none() {
             self.sums[part.cluster].allocating.add(&part.demand());
             self.assume_waiting(&part);
             self.lines[part.cluster].push(part);
-            self.ask_for_nodes(now);
         }
         holds
     }
 
-    /// Binds what waited in members where room was given back.
-    pub fn settle(&mut self, now: Millis) -> Vec<(Part, Vec<Hold>)> {
-        let (mut bound, mut waits) = (Vec::new(), false);
+    /// Binds what waited in members where room was given back. No part keeps nodes from those before it, nor those that
+    /// it can not use yet from those behind it.
+    pub fn settle(&mut self) -> Vec<(Part, Vec<Hold>)> {
+        let mut bound = Vec::new();
         for cluster in 0..self.lines.len() {
             if !std::mem::take(&mut self.grew[cluster]) || self.lines[cluster].is_empty() {
                 continue;
             }
             let mut refused: Vec<(Arc<Gang>, Vec<u32>)> = Vec::new();
-            for part in std::mem::take(&mut self.lines[cluster]) {
-                self.forget_waiting(&part);
+            let line = std::mem::take(&mut self.lines[cluster]);
+            line.iter().for_each(|part| self.forget_waiting(part));
+            let mut left = Vec::new();
+            for part in line {
                 let known = refused.iter().any(|(gang, pods)| Arc::ptr_eq(gang, &part.gang) && *pods == part.pods);
                 match if known { None } else { self.bind(&part) } {
                     Some(holds) => {
@@ -309,15 +309,12 @@ impl Members {
                     }
                     None => {
                         refused.push((Arc::clone(&part.gang), part.pods.clone()));
-                        self.assume_waiting(&part);
-                        waits = true;
-                        self.lines[cluster].push(part);
+                        left.push(part);
                     }
                 }
             }
-        }
-        if waits {
-            self.ask_for_nodes(now);
+            left.iter().for_each(|part| self.assume_waiting(part));
+            self.lines[cluster] = left;
         }
         bound
     }

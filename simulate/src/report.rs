@@ -97,8 +97,10 @@ pub struct Report {
     pub policy: String,
     /// What the shares below are of.
     pub resource: String,
-    /// Of it, in all clusters.
+    /// Of it, in all clusters at the end: the most there was.
     pub capacity: u64,
+    /// Of it, when it began.
+    pub first_capacity: u64,
     /// All jobs.
     pub jobs: usize,
     /// Ended.
@@ -238,6 +240,7 @@ impl Report {
             policy: policy.to_owned(),
             resource: outcome.resource.to_string(),
             capacity: outcome.capacity,
+            first_capacity: outcome.first_capacity,
             jobs: world.jobs.len(),
             finished: outcome.jobs.iter().filter(|job| job.ended.is_some()).count(),
             unstarted: reported.iter().filter(|job| outcome.jobs[**job].started.is_none()).count(),
@@ -249,8 +252,8 @@ impl Report {
             wait_seconds: waits(outcome, &reported),
             wait_seconds_by_class: by_class.into_iter().map(|(class, jobs)| (class, waits(outcome, &jobs))).collect(),
             wait_seconds_by_queue: by_queue.into_iter().map(|(queue, jobs)| (queue, waits(outcome, &jobs))).collect(),
-            gar_median: Ratio::of(times.median.into(), outcome.capacity.into()),
-            gar_most: Ratio::of(times.most.into(), outcome.capacity.into()),
+            gar_median: times.median,
+            gar_most: times.most,
             sor: Ratio::of(times.allocated, times.capacity),
             sor_while_arriving: Ratio::of(times.allocated_arriving, times.capacity_arriving),
             sor_while_waiting: Ratio::of(times.allocated_waiting, times.capacity_waiting),
@@ -301,15 +304,15 @@ struct Times {
     nodes: u128,
     open: u128,
     fragmented: u128,
-    median: u64,
-    most: u64,
+    median: Ratio,
+    most: Ratio,
     over: Millis,
 }
 
 impl Times {
     fn of(outcome: &Outcome, last_arrival: Millis) -> Self {
         let mut times = Self::default();
-        let mut levels: BTreeMap<u64, u128> = BTreeMap::new();
+        let mut levels: BTreeMap<Ratio, u128> = BTreeMap::new();
         for (sample, time) in stretches(outcome) {
             let (millis, tally) = (u128::from(time.0), sample.tally);
             if millis == 0 {
@@ -328,19 +331,20 @@ impl Times {
             times.nodes += u128::from(tally.nodes) * millis;
             times.open += u128::from(tally.open) * millis;
             times.fragmented += u128::from(tally.fragmented) * millis;
-            times.most = times.most.max(tally.allocated);
-            *levels.entry(tally.allocated).or_default() += millis;
+            let level = Ratio::of(tally.allocated.into(), tally.capacity.into());
+            times.most = times.most.max(level);
+            *levels.entry(level).or_default() += millis;
             if sample.over {
                 times.over = times.over.plus(time);
             }
         }
         let all: u128 = levels.values().sum();
         let mut below = 0;
-        let reached = |(_, time): &(&u64, &u128)| {
+        let reached = |(_, time): &(&Ratio, &u128)| {
             below += **time;
             below * 2 >= all
         };
-        times.median = levels.iter().find(reached).map_or(0, |(level, _)| *level);
+        times.median = levels.iter().find(reached).map_or(Ratio(0), |(level, _)| *level);
         times
     }
 }

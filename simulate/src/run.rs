@@ -2,7 +2,8 @@
 //!
 //! An instant is an arrival, an end, the end of a maintenance window, when nodes come that were asked for, or when the
 //! policy asks to be asked again. At one instant jobs end first, then others arrive, then members bind what waits in
-//! them, then the policy decides. The same world and policy give the same history, to the last tie.
+//! them, then the policy decides, and nodes are asked for that pods still wait for. The same world and policy give the
+//! same history, to the last tie.
 
 use std::cmp::Reverse;
 
@@ -11,7 +12,7 @@ use caldera_core::resources::ResourceName;
 use crate::{
     metrics::{JobRecord, Sample, Sums},
     policy::Policy,
-    site::{JobState, Site},
+    site::{JobState, LookOn, Site},
     time::Millis,
     world::World,
 };
@@ -44,8 +45,12 @@ pub struct Outcome {
     pub end: Millis,
     /// What was reported about.
     pub resource: ResourceName,
-    /// Of it, in all clusters.
+    /// Of it, in all clusters, at the end: nodes may come, and none leaves.
     pub capacity: u64,
+    /// Of it, when it began.
+    pub first_capacity: u64,
+    /// The instant after which nobody looked on, where that was why it ended.
+    pub looked_to: Option<Millis>,
 }
 
 /// Simulates to the end.
@@ -72,13 +77,25 @@ pub fn simulate_while(
     world: &World,
     policy: &mut dyn Policy,
     options: &Options,
+    go_on: impl FnMut(&Site<'_>) -> bool,
+) -> Outcome {
+    simulate_while_there_is_time(world, policy, options, LookOn::default(), go_on)
+}
+
+/// The same, until there is no more time to `look_on`: what else happens in that instant is left out.
+pub(crate) fn simulate_while_there_is_time<'w>(
+    world: &'w World,
+    policy: &mut dyn Policy,
+    options: &Options,
+    look_on: LookOn<'w>,
     mut go_on: impl FnMut(&Site<'_>) -> bool,
 ) -> Outcome {
     let resource = options.resource.clone().unwrap_or_else(|| world.main_resource());
     let horizon = options.horizon.unwrap_or(Millis(u64::MAX));
-    let mut site = Site::new(world, &resource);
+    let mut site = Site::new(world, &resource, look_on);
+    let first_capacity = site.members.tally().capacity;
     resume(&mut site, policy);
-    let mut next = 0;
+    let (mut next, mut looked_to) = (0, None);
     loop {
         while let Some(job) = world.jobs.get(next).filter(|job| job.arrival <= site.now() || job.running.is_some()) {
             if job.running.is_none() {
@@ -89,8 +106,13 @@ pub fn simulate_while(
         }
         site.settle();
         policy.decide(&mut site);
+        site.ask_for_nodes();
         site.recorder.note(site.members.tally());
         if !go_on(&site) {
+            break;
+        }
+        if !site.looks_on() {
+            looked_to = Some(site.now());
             break;
         }
         if options.until_started && next == world.jobs.len() && !site.states.iter().any(is_expected) {
@@ -120,7 +142,7 @@ pub fn simulate_while(
     let never = waiting.into_iter().filter(|job| site.can_never_start(*job)).collect();
     let (fairness, capacity) = (site.recorder.fairness(), site.members.tally().capacity);
     let (jobs, samples, lost) = (site.recorder.jobs, site.recorder.samples, site.recorder.lost);
-    Outcome { jobs, never, samples, fairness, lost, end, resource, capacity }
+    Outcome { jobs, never, samples, fairness, lost, end, resource, capacity, first_capacity, looked_to }
 }
 
 const fn is_expected(state: &JobState) -> bool {

@@ -80,7 +80,9 @@ pub fn jobs_csv(world: &World, outcome: &Outcome, starved_after: u32) -> String 
 pub struct Piece {
     /// Where it begins.
     pub at: Millis,
-    /// Units of the resource that pods hold.
+    /// Units of the resource that nodes have.
+    pub capacity: f64,
+    /// Those of them that pods hold.
     pub allocated: f64,
     /// Of them, those of jobs that run.
     pub working: f64,
@@ -128,6 +130,7 @@ pub fn pieces(outcome: &Outcome, end: Millis, most: u64) -> Vec<Piece> {
 fn add(piece: &mut Piece, sample: &Sample, millis: f64) {
     let tally = sample.tally;
     let now = [
+        tally.capacity as f64,
         tally.allocated as f64,
         sample.working as f64,
         f64::from(sample.waiting),
@@ -140,9 +143,9 @@ fn add(piece: &mut Piece, sample: &Sample, millis: f64) {
     }
 }
 
-fn sums(piece: &mut Piece) -> [&mut f64; 6] {
-    let Piece { allocated, working, waiting, sent, running, fragmented, .. } = piece;
-    [allocated, working, waiting, sent, running, fragmented]
+fn sums(piece: &mut Piece) -> [&mut f64; 7] {
+    let Piece { at: _, capacity, allocated, working, waiting, sent, running, fragmented } = piece;
+    [capacity, allocated, working, waiting, sent, running, fragmented]
 }
 
 /// A row for each of at most a thousand pieces of time.
@@ -151,8 +154,8 @@ pub fn time_csv(outcome: &Outcome) -> String {
     let mut text =
         "time_s,allocated,working,capacity,waiting_jobs,sent_jobs,running_jobs,fragmented_nodes\n".to_owned();
     for piece in pieces(outcome, outcome.end, 1_000) {
-        let Piece { at, allocated, working, waiting, sent, running, fragmented } = piece;
-        let (at, capacity) = (at.as_seconds(), outcome.capacity);
+        let Piece { at, capacity, allocated, working, waiting, sent, running, fragmented } = piece;
+        let (at, capacity) = (at.as_seconds(), (capacity * 1_000.0).round() / 1_000.0);
         text += &format!(
             "{at},{allocated:.3},{working:.3},{capacity},{waiting:.3},{sent:.3},{running:.3},{fragmented:.3}\n"
         );

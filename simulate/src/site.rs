@@ -1,6 +1,7 @@
 //! What a policy sees and may do: ask where a job would fit, send it to members, take it back.
 
 mod growth;
+mod look_on;
 
 use std::{
     borrow::Cow,
@@ -19,6 +20,7 @@ use caldera_core::{
 };
 
 pub use self::growth::Growth;
+pub(crate) use self::look_on::LookOn;
 use crate::{
     members::{Members, Part},
     metrics::{Books, Recorder},
@@ -79,11 +81,12 @@ pub struct Site<'w> {
     grew: bool,
     /// A maintenance window ended, or nodes came, since then.
     grew_somewhere: bool,
+    look_on: LookOn<'w>,
 }
 
 /// Questions.
 impl<'w> Site<'w> {
-    pub(crate) fn new(world: &'w World, main: &ResourceName) -> Self {
+    pub(crate) fn new(world: &'w World, main: &ResourceName, look_on: LookOn<'w>) -> Self {
         Self {
             world,
             now: world.start,
@@ -97,6 +100,7 @@ impl<'w> Site<'w> {
             free: None,
             grew: false,
             grew_somewhere: false,
+            look_on,
         }
     }
 
@@ -104,6 +108,11 @@ impl<'w> Site<'w> {
     #[must_use]
     pub const fn world(&self) -> &'w World {
         self.world
+    }
+
+    /// Whether to look on, as whoever simulates says: also within one instant, of which the rest is left out else.
+    pub fn looks_on(&mut self) -> bool {
+        self.look_on.ask()
     }
 
     /// Virtual now.
@@ -237,12 +246,18 @@ impl<'w> Site<'w> {
     /// The clusters to keep for a job that does not fit now, and what it lacks there, as the controller finds them.
     pub fn keep(&mut self, job: usize, card: Option<&ResourceName>, vain: &[ClusterName]) -> Option<ReservedClusters> {
         let shape = self.shape_on(job, card);
-        let emptied = self.members.clusters().into_iter();
+        self.members.refresh();
+        let (all, largest) = (self.members.view().0, self.members.largest());
+        let emptied = |i: usize, now: &Capacity| match largest {
+            Some(all) => Cow::Borrowed(&all[i].1),
+            None => Cow::Owned(now.emptied()),
+        };
+        let all = all.into_iter().enumerate();
         choose_reserved_clusters(
             &shape.binding,
             (&shape.gang, &shape.least),
             vain,
-            emptied.map(|(cluster, now)| ReservableCluster { cluster, emptied: now.emptied(), now }),
+            all.map(|(i, (cluster, now))| ReservableCluster { cluster, emptied: emptied(i, now), now }),
             |binding, clusters| {
                 let request = question(shape, &shape.gang, clusters);
                 place::place_binding(&place::Request { binding, ..request }).ok()
@@ -267,9 +282,10 @@ impl<'w> Site<'w> {
         // Other kinds are not scheduled by the members' Volcano.
         let own = |cluster: &str| queues[*index.get(cluster)?].get(queue).filter(|_| shape.whole);
         let decision = place::place_within_queues(&request, own).or_else(|(refusal, _)| {
-            let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>| {
+            let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>, delay| {
                 let clusters = clusters.into_iter().filter(|(it, _)| !barred.contains(it.name.as_str())).collect();
-                place::place_within_queues(&place::Request { clusters, ..request.clone() }, own).ok()
+                let run = run.map(|run| run.with_delay(delay));
+                place::place_within_queues(&place::Request { clusters, run, ..request.clone() }, own).ok()
             };
             self.members.find_with_upcoming(with_upcoming).ok_or(refusal)
         })?;
@@ -335,7 +351,7 @@ impl Site<'_> {
         let pods = parts.iter().flat_map(|part| &part.pods).map(|pods| u64::from(*pods)).sum();
         let (mut missing, mut holds) = (0, Vec::new());
         for part in parts {
-            match self.members.send(part, self.now) {
+            match self.members.send(part) {
                 Some(bound) => {
                     self.recorder.bound(job, &bound);
                     holds.extend(bound);
@@ -357,9 +373,12 @@ impl Site<'_> {
 
     pub(crate) fn set_now(&mut self, now: Millis) {
         self.grew_somewhere |= self.next_window_end().is_some_and(|end| end <= now);
-        self.grew_somewhere |= self.members.add_nodes_due(now);
         self.now = now;
         self.recorder.set_clock(now);
+        if self.members.add_nodes_due(now) {
+            self.recorder.pass();
+            (self.free, self.grew_somewhere) = (None, true);
+        }
     }
 
     pub(crate) fn arrive(&mut self, job: usize) {
@@ -384,7 +403,7 @@ impl Site<'_> {
 
     /// Binds what waited in members and fits now.
     pub(crate) fn settle(&mut self) {
-        for (part, bound) in self.members.settle(self.now) {
+        for (part, bound) in self.members.settle() {
             self.free = None;
             self.recorder.bound(part.job, &bound);
             if let JobState::Sent { missing, holds, .. } = &mut self.states[part.job] {
@@ -393,6 +412,11 @@ impl Site<'_> {
             }
             self.run_if_whole(part.job);
         }
+    }
+
+    /// Asks for the nodes that pods wait for in members and that are not on their way.
+    pub(crate) fn ask_for_nodes(&mut self) {
+        self.members.ask_for_nodes(self.now);
     }
 
     fn run_if_whole(&mut self, job: usize) {

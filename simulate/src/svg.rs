@@ -79,15 +79,13 @@ pub fn utilisation(runs: &[Run<'_>]) -> String {
     let end = runs.iter().map(busy_until).max().unwrap_or_default();
     let series: Vec<Vec<Piece>> = runs.iter().map(|(_, outcome)| pieces(outcome, end, 300)).collect();
     let hours = |at: Millis| at.as_seconds() / 3_600.0;
-    let line = |of: fn(&Piece, f64) -> f64| -> Vec<Vec<(f64, f64)>> {
-        let points = |(pieces, (_, outcome)): (&Vec<Piece>, &Run<'_>)| {
-            pieces.iter().map(|piece| (hours(piece.at), of(piece, outcome.capacity.max(1) as f64))).collect()
-        };
-        series.iter().zip(runs).map(points).collect()
+    let line = |of: fn(&Piece) -> f64| -> Vec<Vec<(f64, f64)>> {
+        let points = |pieces: &Vec<Piece>| pieces.iter().map(|piece| (hours(piece.at), of(piece))).collect();
+        series.iter().map(points).collect()
     };
     let most =
         |lines: &[Vec<(f64, f64)>], of: fn(&(f64, f64)) -> f64| lines.iter().flatten().map(of).fold(0.0, f64::max);
-    let (allocated, waiting) = (line(|piece, capacity| piece.allocated / capacity), line(|piece, _| piece.waiting));
+    let (allocated, waiting) = (line(|piece| piece.allocated / piece.capacity.max(1.0)), line(|piece| piece.waiting));
     let x = linear_axis("hours", most(&allocated, |point| point.0));
     let resource = runs.first().map_or(String::new(), |(_, outcome)| outcome.resource.to_string());
     let y = linear_axis("jobs", most(&waiting, |point| point.1));

@@ -7,6 +7,7 @@ use caldera_core::{
     resources::Resources,
 };
 use caldera_runtime::clock::format_time;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::{job_gangs::gang_of, world::World};
@@ -95,6 +96,21 @@ fn a_gang_that_fits_only_once_nodes_have_come_is_released_onto_them_and_nobody_e
     world.place("a-job", 10);
     world.phase("a", "Completed");
     assert_eq!(world.pass(3), ["b-job"]);
+}
+
+#[test]
+fn a_gang_is_not_released_onto_nodes_that_come_too_late_before_a_window() {
+    let mut world = world(4);
+    let at = |seconds| format_time(world.now.saturating_add(SignedDuration::from_secs(seconds)).unwrap());
+    let windows = json!([{"start": at(900), "end": at(1_000)}]).to_string();
+    world.patch("Cluster", "m1", &json!({"metadata": {"annotations": {"caldera.dev/maintenance": windows}}}));
+    for (name, seconds) in [("long", 310), ("short", 250)] {
+        let mut job = super::world::job(name, "q", 10);
+        job["metadata"]["annotations"] = json!({"caldera.dev/max-run-time": format!("{seconds}s")});
+        let job = world.put(job);
+        world.bind(&job, 10, true);
+    }
+    assert_eq!(world.settle(), ["short-job"]);
 }
 
 #[test]

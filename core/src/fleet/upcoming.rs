@@ -88,14 +88,33 @@ impl FleetMember {
             self.upcoming = None;
             return;
         }
-        let are_known = self.down.is_none() && self.inventory.is_complete();
-        let left = if are_known { self.inventory.list_upcoming_nodes(groups) } else { Vec::new() };
+        let left = self.list_upcoming_nodes();
         let mut may_come = Resources::new();
         for shape in self.list_nodes_that_may_come() {
             may_come.add(&Resources::from(&*shape.allocatable).times(shape.nodes.len() as u64));
         }
         let left = self.capacity.with_shapes(left);
         self.upcoming = Some(UpcomingNodes { left, may_come, ..UpcomingNodes::default() });
+    }
+
+    fn list_upcoming_nodes(&self) -> Vec<NodeShape> {
+        let are_known = self.down.is_none() && self.inventory.is_complete();
+        if are_known { self.inventory.list_upcoming_nodes(&self.cluster.autoscaling) } else { Vec::new() }
+    }
+
+    /// Nodes of each group that some pods wait for.
+    fn count_awaited_nodes(&self) -> BTreeMap<Arc<str>, u32> {
+        let Some(upcoming) = &self.upcoming else { return BTreeMap::new() };
+        count_upcoming_nodes_taken(&self.capacity.with_shapes(self.list_upcoming_nodes()), &upcoming.left)
+    }
+
+    fn describe_awaited_nodes(&self, nodes: &BTreeMap<Arc<str>, u32>) -> Vec<AwaitedNodes> {
+        let cluster = &self.cluster.name;
+        let of = |group: &AutoscaledGroup| {
+            let (nodes, group_name) = (*nodes.get(group.name.as_str())?, group.name.clone());
+            Some(AwaitedNodes { cluster: cluster.clone(), group: group_name, nodes, delay: group.delay })
+        };
+        self.cluster.autoscaling.iter().filter_map(of).collect()
     }
 
     pub(super) fn list_nodes_that_may_come(&self) -> Vec<NodeShape> {
@@ -151,28 +170,38 @@ impl Fleet {
         }
     }
 
-    /// The first that `find` finds where nodes that may come count as if they were there: only those of clusters where
-    /// they come soonest, then those of others too, a few delays at most. None where no node may come, or where none
-    /// would help.
-    pub fn find_with_upcoming<T>(&self, find: impl Fn(Vec<(&Cluster, &Capacity)>) -> Option<T>) -> Option<T> {
+    /// All clusters with what is free in each, and the nodes that may come there and that nobody waits for.
+    pub fn clusters_with_upcoming(&self) -> impl Iterator<Item = (&Cluster, &Capacity)> {
+        let known = self.members.values().filter(|member| member.known);
+        known.map(|member| (&member.cluster, member.capacity_with_upcoming()))
+    }
+
+    /// The first that `find` finds where nodes that may come count as if they were there, after so many seconds: only
+    /// those of clusters where they come soonest, then those of others too, a few delays at most. None where no node
+    /// may come, or where none would help.
+    pub fn find_with_upcoming<T>(&self, find: impl Fn(Vec<(&Cluster, &Capacity)>, i64) -> Option<T>) -> Option<T> {
         let known = || self.members.values().filter(|member| member.known);
         let delays: BTreeSet<i64> = known().filter_map(FleetMember::longest_delay).collect();
-        let last = *delays.last()?;
+        let (soonest, last) = (*delays.first()?, *delays.last()?);
         let within = |delay: i64| {
             let of = |member: &'_ FleetMember| member.longest_delay().is_some_and(|own| own <= delay);
             let of = |member| if of(member) { member.capacity_with_upcoming() } else { &member.capacity };
             known().map(|member| (&member.cluster, of(member))).collect()
         };
-        let found = find(within(last))?;
+        // What does not fit on all of them, however soon they come, fits on none.
+        let found = find(within(last), soonest)?;
+        if soonest == last {
+            return Some(found);
+        }
         let sooner = delays.into_iter().filter(|delay| *delay < last).take(MOST_SOONER_DELAYS);
-        Some(sooner.into_iter().find_map(|delay| find(within(delay))).unwrap_or(found))
+        sooner.chain([last]).find_map(|delay| find(within(delay), delay))
     }
 
     /// The same where something else is free in some clusters than [`Fleet::clusters`] says.
     pub fn find_with_upcoming_beside<T>(
         &self,
         own: &BTreeMap<String, Capacity>,
-        find: impl Fn(Vec<(&Cluster, &Capacity)>) -> Option<T>,
+        find: impl Fn(Vec<(&Cluster, &Capacity)>, i64) -> Option<T>,
     ) -> Option<T> {
         if !self.has_autoscaled_groups() {
             return None;
@@ -183,8 +212,9 @@ impl Fleet {
             (name.clone(), append_shapes(own, more))
         };
         let own: BTreeMap<String, Capacity> = own.iter().map(append).collect();
-        self.find_with_upcoming(|clusters| {
-            find(clusters.into_iter().map(|(cluster, all)| (cluster, own.get(&cluster.name).unwrap_or(all))).collect())
+        self.find_with_upcoming(|clusters, delay| {
+            let clusters = clusters.into_iter();
+            find(clusters.map(|(cluster, all)| (cluster, own.get(&cluster.name).unwrap_or(all))).collect(), delay)
         })
     }
 
@@ -192,8 +222,7 @@ impl Fleet {
     #[must_use]
     pub fn sum_free_with_upcoming(&self) -> Resources {
         let mut free = Resources::new();
-        let known = self.members.values().filter(|member| member.known);
-        known.for_each(|member| free.add(&member.capacity_with_upcoming().sum_free()));
+        self.clusters_with_upcoming().for_each(|(_, capacity)| free.add(&capacity.sum_free()));
         free
     }
 
@@ -219,16 +248,16 @@ impl Fleet {
     /// Nodes that the pods of the binding `key` wait for.
     #[must_use]
     pub fn list_awaited_nodes(&self, key: &str) -> Vec<AwaitedNodes> {
-        let mut all = Vec::new();
-        for (cluster, member) in &self.members {
-            let awaited = member.upcoming.as_ref().and_then(|upcoming| upcoming.waited_for.get(key));
-            let of = |group: &AutoscaledGroup| {
-                let nodes = *awaited?.get(group.name.as_str())?;
-                Some(AwaitedNodes { cluster: cluster.clone(), group: group.name.clone(), nodes, delay: group.delay })
-            };
-            all.extend(member.cluster.autoscaling.iter().filter_map(of));
-        }
-        all
+        let awaited =
+            |member: &FleetMember| Some(member.describe_awaited_nodes(member.upcoming.as_ref()?.waited_for.get(key)?));
+        self.members.values().filter_map(awaited).flatten().collect()
+    }
+
+    /// Nodes that pods of any binding wait for: one that several wait for counts once.
+    #[must_use]
+    pub fn list_all_awaited_nodes(&self) -> Vec<AwaitedNodes> {
+        let awaited = |member: &FleetMember| member.describe_awaited_nodes(&member.count_awaited_nodes());
+        self.members.values().flat_map(awaited).collect()
     }
 
     /// How many seconds later than elsewhere pods of the binding `key` may be on nodes of a cluster, since one for them

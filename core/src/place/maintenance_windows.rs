@@ -163,7 +163,7 @@ mod tests {
                 maintenance: text.parse().unwrap(),
                 ..Cluster::default()
             };
-            let run = Some(ExpectedRun { from: EpochSeconds::new(8 * 3600), ends: None });
+            let run = Some(ExpectedRun { from: EpochSeconds::new(8 * 3600), ends: None, delay: 0 });
             let Self { binding, gang, whole, previous, capacity } = self;
             let clusters = vec![(&cluster, capacity)];
             let previous = previous.as_ref();

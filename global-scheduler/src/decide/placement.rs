@@ -168,8 +168,9 @@ fn place_where_nodes_may_come(
     if binding.is_unqueued() {
         return None;
     }
-    fleet.find_with_upcoming_beside(own, |clusters| {
-        place_within_queues(binding, &Request { clusters, ..request.clone() }, fleet).0.ok()
+    fleet.find_with_upcoming_beside(own, |clusters, delay| {
+        let run = request.run.map(|run| run.with_delay(delay));
+        place_within_queues(binding, &Request { clusters, run, ..request.clone() }, fleet).0.ok()
     })
 }
 

@@ -398,7 +398,7 @@ impl Cache {
         let began = limit.map_or(from, |limit| limit.from);
         let said = self.request_of(binding).and_then(|request| request.run_for);
         let ends = said.map(|seconds| began.saturating_add(seconds)).into_iter().chain(limit.map(RunLimit::ends_at));
-        ExpectedRun { from, ends: ends.min() }
+        ExpectedRun { from, ends: ends.min(), delay: 0 }
     }
 
     /// Where the others of the binding's groups are, or will be once it is written.

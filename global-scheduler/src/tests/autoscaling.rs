@@ -1,18 +1,25 @@
 //! Node groups that may grow: where a released gang goes that fits nowhere now.
 
 use caldera_runtime::watch::Event;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{binding, cluster, index, job, key, parity, placed, set_cores, targets, verdict};
 use crate::{decide::placement::Step, observe::cache::Cache};
 
 /// So many nodes of four cores may come beside the one that a member has.
 fn grow(world: &mut Cache, name: &str, more: u32, delay: &str) {
+    grow_before(world, name, more, delay, &json!([]));
+}
+
+/// The same before these windows.
+fn grow_before(world: &mut Cache, name: &str, more: u32, delay: &str, windows: &Value) {
     let mut object = cluster(name);
     let groups = json!([{
         "name": "a", "nodes": {"pool": "a"}, "max": more, "resources": {"cpu": "4"}, "delay": delay,
     }]);
-    object["metadata"]["annotations"] = json!({"caldera.dev/autoscaled-groups": groups.to_string()});
+    object["metadata"]["annotations"] = json!({
+        "caldera.dev/autoscaled-groups": groups.to_string(), "caldera.dev/maintenance": windows.to_string(),
+    });
     world.apply_clusters(Event::Applied(serde_json::from_value(object).unwrap()));
 }
 
@@ -45,6 +52,25 @@ fn a_gang_that_is_too_large_for_what_may_come_is_refused_by_what_there_is() {
     grow(&mut world, "m0", 3, "5m");
     assert!(!world.is_idle());
     assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 13)]);
+}
+
+#[test]
+fn a_gang_does_not_wait_for_nodes_that_come_too_late_before_a_window() {
+    let windows = json!([{"start": "2026-01-01T00:10:00Z", "end": "2026-01-01T01:00:00Z"}]);
+    let world = |seconds: i64| {
+        let mut job = job(4, 4);
+        job["metadata"]["annotations"] = json!({"caldera.dev/running-estimate": format!("{seconds}s")});
+        let mut world = index(&[1, 1], &[job, binding(4)]);
+        grow_before(&mut world, "m0", 9, "5m", &windows);
+        world
+    };
+    assert_eq!(targets(&verdict(&mut world(300)).step), [("m0".into(), 4)]);
+    assert!(verdict(&mut world(301)).awaits_capacity);
+    let mut world = world(301);
+    grow(&mut world, "m1", 9, "20m");
+    assert_eq!(targets(&verdict(&mut world).step), [("m1".into(), 4)]);
+    grow_before(&mut world, "m1", 9, "4m", &windows);
+    assert_eq!(targets(&verdict(&mut world).step), [("m1".into(), 4)], "there they come sooner");
 }
 
 #[test]

@@ -412,6 +412,17 @@ fn what_starts_later_than_was_looked_is_told_so() {
 }
 
 #[test]
+fn there_may_be_no_more_time_in_the_middle_of_an_instant() {
+    let jobs = ["a", "b", "c", "d"].map(|name| waiting(name, workers(2)));
+    let asked = std::cell::Cell::new(0);
+    let look_on = || asked.replace(asked.get() + 1) < 2;
+    let all = expect_starts(&state(vec![member("m", &[8])], jobs.into()), ASSUME, look_on).unwrap();
+    let at_once = all.values().filter(|start| start.at == StartTime::At(NOW)).count();
+    let not_yet = all.values().filter(|start| start.at == StartTime::NotBefore(NOW)).count();
+    assert_eq!((at_once, not_yet, asked.get()), (2, 2, 3), "{all:?}");
+}
+
+#[test]
 fn more_jobs_than_can_be_told_of_are_refused_in_words() {
     let all = (0..=MOST_WAITING).map(|i| LiveJob { name: format!("j{i}").into(), ..waiting("j", workers(1)) });
     let refused = expect_starts(&state(vec![member("m", &[8])], all.collect()), ASSUME, || true).unwrap_err();
@@ -439,6 +450,28 @@ fn a_job_that_waits_for_a_new_node_is_expected_when_that_comes() {
     there.cluster.autoscaling = group.parse().unwrap();
     let found = starts(&state(vec![there], vec![waiting("now", workers(1)), waiting("soon", workers(4))]));
     assert_eq!((found["now"], found["soon"]), (Some(NOW), Some(NOW + 300)));
+}
+
+/// What a start is told with, and whether it is sure.
+fn told(state: &State, job: &str) -> (String, bool) {
+    let basis = expect_starts(state, ASSUME, || true).unwrap()[job].basis;
+    (basis.describe(ASSUME), basis.is_sure())
+}
+
+#[test]
+fn a_start_says_that_it_waits_for_a_node_or_for_the_end_of_a_window() {
+    let mut there = member("m", &[2]);
+    let group = r#"[{"name":"g","nodes":{"pool":"g"},"max":2,"resources":{"cpu":"8"},"delay":"5m"}]"#;
+    there.cluster.autoscaling = group.parse().unwrap();
+    let growing = state(vec![there], vec![waiting_with_run("now", 1, Some(50)), waiting("soon", workers(4))]);
+    assert_eq!(told(&growing, "now"), ("nothing runs or starts before it".to_owned(), true));
+    assert_eq!(
+        told(&growing, "soon"),
+        ("if its nodes come within 5 min; if the job before it ends as it says".to_owned(), false)
+    );
+    let alone = vec![waiting_with_run("long", 1, Some(1_700))];
+    let windowed = state(vec![with_window(member("m", &[8]), &[])], alone);
+    assert_eq!(told(&windowed, "long"), ("once the maintenance window ends".to_owned(), true));
 }
 
 fn waiting_with_run(name: &str, pods: u32, run_for: Option<i64>) -> LiveJob {

@@ -1,22 +1,19 @@
 //! Nodes that autoscaled groups add while the fleet is simulated.
 //!
 //! Rule: as cluster-autoscaler (`core/static_autoscaler.go`): pods that wait in a member make its groups grow, by as
-//! many nodes as [`Fleet::list_awaited_nodes`] says that they wait for and are not on their way yet. Each is there
+//! many nodes as [`Fleet::list_all_awaited_nodes`] says that they wait for and are not on their way yet. Each is there
 //! after its group's delay, and none leaves again.
 //!
-//! [`Fleet::list_awaited_nodes`]: caldera_core::fleet::Fleet::list_awaited_nodes
+//! [`Fleet::list_all_awaited_nodes`]: caldera_core::fleet::Fleet::list_all_awaited_nodes
 
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
     autoscaling::AutoscaledGroup,
-    fleet::{AssumedPods, Update},
+    fleet::{AssumedPods, AwaitedNodes, Update},
     gang::WorkloadRef,
     inventory::{Capacity, Change, Node},
     place::Cluster,
@@ -36,7 +33,10 @@ pub(super) struct ComingNodes {
 
 impl Members {
     /// The first answer with nodes that may come, where some may: see [`caldera_core::fleet::Fleet`].
-    pub(crate) fn find_with_upcoming<T>(&self, find: impl Fn(Vec<(&Cluster, &Capacity)>) -> Option<T>) -> Option<T> {
+    pub(crate) fn find_with_upcoming<T>(
+        &self,
+        find: impl Fn(Vec<(&Cluster, &Capacity)>, i64) -> Option<T>,
+    ) -> Option<T> {
         self.fleet.find_with_upcoming(find)
     }
 
@@ -110,17 +110,15 @@ impl Members {
     }
 
     /// Asks for the nodes that pods wait for and that are not on their way.
-    pub(super) fn ask_for_nodes(&mut self, now: Millis) {
-        if !self.fleet.has_autoscaled_groups() {
+    pub(crate) fn ask_for_nodes(&mut self, now: Millis) {
+        if self.stuck() == 0 || !self.fleet.has_autoscaled_groups() {
             return;
         }
         self.fleet.refresh_capacities();
-        let mut missing: HashMap<(usize, String), (u32, i64)> = HashMap::new();
-        for part in self.lines.iter().flatten() {
-            for awaited in self.fleet.list_awaited_nodes(&key_of(part)) {
-                let of_group = missing.entry((part.cluster, awaited.group)).or_insert((0, awaited.delay));
-                of_group.0 = of_group.0.saturating_add(awaited.nodes);
-            }
+        let mut missing: BTreeMap<(usize, String), (u32, i64)> = BTreeMap::new();
+        for AwaitedNodes { cluster, group, nodes, delay } in self.fleet.list_all_awaited_nodes() {
+            let Some(cluster) = self.index(&cluster) else { continue };
+            missing.insert((cluster, group), (nodes, delay));
         }
         for ((_, cluster, group), nodes) in &self.coming.due {
             if let Some(of_group) = missing.get_mut(&(*cluster, group.clone())) {

@@ -226,6 +226,9 @@ impl Caldera {
         }
         let mut released = 0;
         loop {
+            if !site.looks_on() {
+                return released;
+            }
             let mut clusters = Clusters { site, found: Vec::new() };
             let release = self.engine.release_next_in_clusters(&mut clusters);
             let found = clusters.found;
@@ -308,6 +311,9 @@ impl Policy for Caldera {
             if self.release_all(site) > 0 {
                 self.note_change();
                 continue;
+            }
+            if !site.looks_on() {
+                return;
             }
             if !self.preempt_running(site) {
                 return;

@@ -191,14 +191,14 @@ pub(crate) fn estimate_run(objects: &Objects, workload: &Workload) -> Option<i64
 /// When a workload that waits would run if it started now.
 pub(crate) fn predict_run(objects: &Objects, workload: &Workload, now: Timestamp) -> ExpectedRun {
     let from = EpochSeconds::from(now);
-    ExpectedRun { from, ends: estimate_run(objects, workload).map(|seconds| from.saturating_add(seconds)) }
+    ExpectedRun { from, ends: estimate_run(objects, workload).map(|seconds| from.saturating_add(seconds)), delay: 0 }
 }
 
 /// When pods would run that start now beside those that a workload has.
 pub(crate) fn predict_remaining_run(binding: &Binding, workload: &Workload, now: Timestamp) -> ExpectedRun {
     let from = EpochSeconds::from(now);
     let began = workload.progress.started.unwrap_or(from);
-    ExpectedRun { from, ends: estimate_end(binding, workload, began) }
+    ExpectedRun { from, ends: estimate_end(binding, workload, began), delay: 0 }
 }
 
 /// When a binding that holds quota will have ended: as its workload says, which began then, or

@@ -63,6 +63,13 @@ pub struct PlacementQuestion<'a> {
     pub with: &'a [Companion<'a>],
 }
 
+impl PlacementQuestion<'_> {
+    /// The same where nodes that take so many seconds must come first.
+    fn with_delay(self, delay: i64) -> Self {
+        Self { run: self.run.map(|run| run.with_delay(delay)), ..self }
+    }
+}
+
 /// How much more room there may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FleetGrowth {
@@ -412,8 +419,9 @@ impl FleetCapacity {
             Err(refusal) => refusal,
         };
         let more = Cell::new(0);
-        let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>| {
+        let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>, delay| {
             more.set(more.get() + 1);
+            let question = question.with_delay(delay);
             place_together(question, &self.fleet, clusters.into_iter().filter(open).collect()).ok()
         };
         let found = self.fleet.find_with_upcoming(with_upcoming);

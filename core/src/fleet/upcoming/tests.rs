@@ -110,6 +110,27 @@ fn what_does_not_fit_now_takes_nodes_that_may_come_and_nobody_else_gets_them() {
 }
 
 #[test]
+fn a_node_that_several_wait_for_is_counted_once() {
+    let mut fleet = fleet(4);
+    let missing = |fleet: &mut Fleet| {
+        fleet.refresh_capacities();
+        fleet.list_all_awaited_nodes().iter().map(|awaited| awaited.nodes).collect::<Vec<_>>()
+    };
+    fleet.assume_pods("a", assume("a", 2));
+    assert!(missing(&mut fleet).is_empty(), "there is room for it");
+    fleet.assume_pods("b", assume("b", 1));
+    fleet.assume_pods("c", assume("c", 1));
+    assert_eq!((awaited(&fleet, "b"), missing(&mut fleet)), (vec![], vec![1]));
+    assert_eq!((awaited(&fleet, "b").len(), awaited(&fleet, "c").len()), (1, 1), "both wait for it");
+    fleet.assume_pods("d", assume("d", 9));
+    assert_eq!(missing(&mut fleet), [3], "there can not be more");
+    fleet.apply_update("m1", Update::Change(Change::Node(node("n1", 4))));
+    assert_eq!(missing(&mut fleet), [2]);
+    fleet.apply_update("m1", Update::Down("it does not answer".into()));
+    assert!(missing(&mut fleet).is_empty(), "nobody knows them");
+}
+
+#[test]
 fn a_node_that_came_is_no_longer_to_come() {
     let mut fleet = fleet(4);
     fleet.assume_pods("a", assume("a", 5));
@@ -137,7 +158,7 @@ fn a_node_that_came_is_no_longer_to_come() {
 fn a_group_that_is_as_large_as_it_may_be_and_one_that_was_taken_away_offer_nothing() {
     let mut fleet = fleet(1);
     assert_eq!(free(&mut fleet), (4, 4));
-    assert!(fleet.find_with_upcoming(|_| Some(())).is_none());
+    assert!(fleet.find_with_upcoming(|_, _| Some(())).is_none());
     fleet.set_cluster(cluster("m1", &pool(2, "5m")), Capacity::default());
     assert_eq!(free(&mut fleet), (4, 8));
     fleet.set_cluster(cluster("m1", "[]"), Capacity::default());
@@ -185,7 +206,7 @@ fn who_has_to_wait_for_nodes_goes_where_they_come_soonest() {
     add(&mut fleet, "m2", &pool(4, "2m"));
     add(&mut fleet, "m3", "[]");
     let with_room_for = |cores: i128| {
-        fleet.find_with_upcoming(|all| {
+        fleet.find_with_upcoming(|all, _| {
             let fits = |(_, capacity): &&(&Cluster, &Capacity)| cpu(&capacity.sum_free()) >= cores;
             all.iter().find(fits).map(|(cluster, _)| cluster.name.clone())
         })
@@ -194,10 +215,24 @@ fn who_has_to_wait_for_nodes_goes_where_they_come_soonest() {
     assert_eq!(with_room_for(17), None);
     fleet.set_cluster(cluster("m2", &pool(2, "2m")), Capacity::default());
     fleet.refresh_capacities();
-    let with_room_for_16 = fleet.find_with_upcoming(|all| {
+    let with_room_for_16 = fleet.find_with_upcoming(|all, _| {
         all.iter().find(|(_, capacity)| cpu(&capacity.sum_free()) >= 16).map(|(cluster, _)| cluster.name.clone())
     });
     assert_eq!(with_room_for_16.as_deref(), Some("m1"), "where they come later, if they must");
+}
+
+#[test]
+fn who_is_asked_is_told_how_long_the_nodes_take() {
+    let mut fleet = fleet(4);
+    add(&mut fleet, "m2", &pool(4, "2m"));
+    let asked = |most: i64, cores: i128| {
+        fleet.find_with_upcoming(|all, delay| {
+            let free: i128 = all.iter().map(|(_, capacity)| cpu(&capacity.sum_free())).sum();
+            (delay <= most && free >= cores).then_some(delay)
+        })
+    };
+    assert_eq!((asked(300, 20), asked(300, 21)), (Some(120), Some(300)));
+    assert_eq!((asked(299, 20), asked(299, 21), asked(119, 20)), (Some(120), None, None));
 }
 
 #[test]
@@ -207,11 +242,11 @@ fn no_more_than_a_few_delays_are_tried_one_after_another() {
         add(&mut fleet, &format!("n{minutes}"), &pool(4, &format!("{minutes}m")));
     }
     let asked = std::cell::Cell::new(0);
-    let fits_with_all = fleet.find_with_upcoming(|all| {
+    let fits_with_all = fleet.find_with_upcoming(|all, _| {
         asked.set(asked.get() + 1);
         (all.iter().filter(|(_, capacity)| cpu(&capacity.sum_free()) >= 16).count() == 31).then_some(())
     });
-    assert_eq!((fits_with_all, asked.get()), (Some(()), 4));
+    assert_eq!((fits_with_all, asked.get()), (Some(()), 5));
 }
 
 #[test]
@@ -248,7 +283,7 @@ fn a_node_that_may_come_is_in_the_domain_that_its_labels_put_it_in() {
     fleet.apply_update("m1", Update::Change(Change::HyperNodes(vec![by_labels])));
     fleet.refresh_capacities();
     let in_domains = |fleet: &Fleet| -> u32 {
-        let with = |all: Vec<(&Cluster, &Capacity)>| {
+        let with = |all: Vec<(&Cluster, &Capacity)>, _| {
             Some(all[0].1.shapes.iter().flat_map(|shape| &shape.domains).map(|(_, nodes)| nodes).sum())
         };
         fleet.find_with_upcoming(with).unwrap()

@@ -245,7 +245,7 @@ const AT_EIGHT: &str = r#"[{"start":"1970-01-01T08:00:00Z","end":"1970-01-01T09:
 
 fn run_from(hour: i64, hours: Option<i64>) -> Option<ExpectedRun> {
     let from = crate::time::EpochSeconds::new(hour * 3600);
-    Some(ExpectedRun { from, ends: hours.map(|hours| from.saturating_add(hours * 3600)) })
+    Some(ExpectedRun { from, ends: hours.map(|hours| from.saturating_add(hours * 3600)), delay: 0 })
 }
 
 #[test]

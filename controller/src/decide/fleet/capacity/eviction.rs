@@ -19,7 +19,9 @@ impl FleetCapacity {
         self.fleet.refresh_capacities();
         let after = self.fleet.compute_capacities_after_eviction(gone);
         self.place_beside(question, &after).is_some() || {
-            let find = |clusters: Vec<(&Cluster, &Capacity)>| place_together(question, &self.fleet, clusters).ok();
+            let find = |clusters: Vec<(&Cluster, &Capacity)>, delay| {
+                place_together(question.with_delay(delay), &self.fleet, clusters).ok()
+            };
             self.fleet.find_with_upcoming_beside(&after, find).is_some()
         }
     }

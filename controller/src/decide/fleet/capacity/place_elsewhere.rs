@@ -36,8 +36,8 @@ impl FleetCapacity {
             Ok(decision) => return Ok(count_pods(&decision, question.gang)),
             Err(refusal) => place::append_reasons(refusal.to_string(), &request),
         };
-        let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>| {
-            place::place_binding(&build_placement_request(question, &self.fleet, clusters)).ok()
+        let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>, delay| {
+            place::place_binding(&build_placement_request(question.with_delay(delay), &self.fleet, clusters)).ok()
         };
         if let Some(decision) = self.fleet.find_with_upcoming_beside(&own, with_upcoming) {
             return Ok(count_pods(&decision, question.gang));

@@ -70,7 +70,7 @@ pub(super) fn place_together<'a, C: Borrow<Capacity>>(
                 binding,
                 gang,
                 whole: *whole,
-                run: question.run.and(Some(*run)),
+                run: question.run.map(|own| run.with_delay(own.delay)),
                 previous: None,
                 ..question
             },
