@@ -10,6 +10,11 @@ use serde_json::{Map, Number, Value};
 use crate::error::{Status, go_quote};
 use crate::syntax::{find_syntax_error, repair_unicode};
 
+mod repeats;
+
+use repeats::first_document;
+pub use repeats::{find_repeats, split_repeats};
+
 /// The body's media type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -23,7 +28,11 @@ pub const FORMATS: [&str; 3] = ["application/json", "application/yaml", "applica
 impl Format {
     /// By `Content-Type`; absent means JSON.
     pub fn of(content_type: &str) -> Result<Self, Status> {
-        // `mime.ParseMediaType` reads it in lower case.
+        // `mime.ParseMediaType` reads it in lower case, and refuses a parameter without a value.
+        let mut parameters = content_type.split(';').skip(1).map(str::trim);
+        if parameters.any(|parameter| !parameter.is_empty() && !parameter.contains('=')) {
+            return Err(Status::unsupported_media_type(&FORMATS));
+        }
         match media_type(content_type).to_ascii_lowercase().as_str() {
             "" | "application/json" => Ok(Self::Json),
             "application/yaml" => Ok(Self::Yaml),
@@ -42,8 +51,10 @@ pub fn media_type(content_type: &str) -> &str {
 #[derive(Debug, Clone)]
 pub struct Document {
     pub value: Value,
-    /// Paths of repeated members, in document order; YAML and protobuf have none.
+    /// Paths of repeated members, in document order; of JSON alone.
     pub duplicates: Vec<String>,
+    /// What a strict reader of YAML says of repeated keys.
+    repeats: Option<String>,
     /// Kept to find the order of members again.
     text: Vec<u8>,
 }
@@ -52,7 +63,10 @@ impl Document {
     pub fn parse(bytes: &[u8], format: Format) -> Result<Self, String> {
         match format {
             Format::Json => Self::json(bytes),
-            Format::Yaml => parse_yaml(bytes).map(Self::from),
+            Format::Yaml => {
+                let value = parse_yaml(bytes)?;
+                Ok(Self { repeats: repeats::find_repeats(bytes), ..Self::from(value) })
+            }
             Format::Protobuf => crate::protobuf::decode_body(bytes).map(Self::from),
         }
     }
@@ -64,8 +78,9 @@ impl Document {
         }
         let text = repair_unicode(bytes).into_owned();
         let mut deserializer = serde_json::Deserializer::from_slice(&text);
-        let value = Seed { repeated: &repeated }.deserialize(&mut deserializer).map_err(|e| e.to_string())?;
-        let mut document = Self { value, duplicates: Vec::new(), text };
+        let seed = Seed { repeated: &repeated, merging: false };
+        let value = seed.deserialize(&mut deserializer).map_err(|e| e.to_string())?;
+        let mut document = Self { value, duplicates: Vec::new(), repeats: None, text };
         if repeated.get() {
             document.duplicates =
                 list_members(&document.text).into_iter().filter(|(_, again)| *again).map(|(p, _)| p).collect();
@@ -73,21 +88,39 @@ impl Document {
         Ok(document)
     }
 
+    /// What the body is of a built-in kind: its decoder goes on in the struct, map or list that a repeated member named
+    /// before (`encoding/json`). A custom object is a map, in which the last one wins.
+    pub fn merged_value(&self) -> Value {
+        let repeated = Cell::new(false);
+        let merged = (!self.duplicates.is_empty()).then(|| {
+            let mut deserializer = serde_json::Deserializer::from_slice(&self.text);
+            Seed { repeated: &repeated, merging: true }.deserialize(&mut deserializer).ok()
+        });
+        merged.flatten().unwrap_or_else(|| self.value.clone())
+    }
+
     /// `unknown field "x"` and `duplicate field "y"`: of a built-in kind in document order, of a custom one what the
     /// parser found and then what its schema did not know (`apiextensions-apiserver`, `schemaCoercingDecoder`).
     pub fn strict_errors(&self, unknown: &[String], custom: bool) -> Vec<String> {
         if unknown.is_empty() && self.duplicates.is_empty() {
-            return Vec::new();
+            return self.repeats.iter().cloned().collect();
         }
         let duplicate_text = |path: &String| format!("duplicate field {}", go_quote(path));
         let unknown_text = |path: &String| format!("unknown field {}", go_quote(path));
         if self.text.is_empty() || custom {
             let twice = self.duplicates.iter().map(duplicate_text);
-            return twice.chain(unknown.iter().map(unknown_text)).collect();
+            return self.repeats.iter().cloned().chain(twice).chain(unknown.iter().map(unknown_text)).collect();
         }
         let mut left: Vec<&String> = unknown.iter().collect();
         let mut texts = Vec::new();
+        // Nobody looks into a field that is not known.
+        let is_below = |path: &str, field: &String| {
+            path.strip_prefix(field.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
         for (path, again) in list_members(&self.text) {
+            if again && unknown.iter().any(|field| is_below(&path, field)) {
+                continue;
+            }
             if again {
                 texts.push(duplicate_text(&path));
             } else if let Some(index) = left.iter().position(|u| **u == path) {
@@ -102,22 +135,8 @@ impl Document {
 
 impl From<Value> for Document {
     fn from(value: Value) -> Self {
-        Self { value, duplicates: Vec::new(), text: Vec::new() }
+        Self { value, duplicates: Vec::new(), repeats: None, text: Vec::new() }
     }
-}
-
-/// Of several documents only the first is read.
-fn first_document(text: &str) -> &str {
-    let mut at = 0;
-    let mut begun = false;
-    for line in text.split_inclusive('\n') {
-        if begun && line.trim_end() == "---" {
-            return text.get(..at).unwrap_or(text);
-        }
-        begun |= !line.trim().is_empty() && !line.starts_with('#');
-        at += line.len();
-    }
-    text
 }
 
 /// YAML 1.1 as the real server reads it: `y` and `yes` are booleans.
@@ -130,6 +149,9 @@ pub fn parse_yaml(bytes: &[u8]) -> Result<Value, String> {
         return Ok(value);
     }
     let text = first_document(text);
+    if text.starts_with('\t') {
+        return Err("error converting YAML to JSON: yaml: found character that cannot start any token".to_owned());
+    }
     let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
     serde_saphyr::from_str_with_options(text, options).map_err(|e| {
         let text = go_yaml(e.to_string().lines().next().unwrap_or_default(), text);
@@ -142,7 +164,7 @@ fn go_yaml(error: &str, text: &str) -> String {
     let close = match error.split_once("unclosed bracket '").and_then(|(_, rest)| rest.chars().next()) {
         Some('[') => ']',
         Some('{') => '}',
-        _ => return error.to_owned(),
+        _ => return place_error(error),
     };
     let line = text.trim_end().lines().count();
     let expected = match text.trim_end().chars().last() {
@@ -152,9 +174,49 @@ fn go_yaml(error: &str, text: &str) -> String {
     format!("line {line}: did not find expected {expected}")
 }
 
-/// Builds a value, noticing repeated members; the last one wins, as in Go.
+/// An error with its line as Go tells it: not in the first one, and without the column (`yaml.v2`, `fail`).
+fn place_error(error: &str) -> String {
+    let parts = error.strip_prefix("error: line ").and_then(|rest| rest.split_once(" column "));
+    let Some((line, (_, why))) = parts.and_then(|(line, rest)| Some((line, rest.split_once(": ")?))) else {
+        return error.to_owned();
+    };
+    let why = match why {
+        why if why.contains("tab") => "found character that cannot start any token",
+        why => why,
+    };
+    if line == "1" { why.to_owned() } else { format!("line {line}: {why}") }
+}
+
+/// Builds a value, noticing repeated members: the last one wins, or goes into the one before.
+#[derive(Clone, Copy)]
 struct Seed<'a> {
     repeated: &'a Cell<bool>,
+    merging: bool,
+}
+
+/// A value decoded into the place of another. Elements of a list keep what they had before, too.
+fn merge_repeated(before: Value, value: Value) -> Value {
+    match (before, value) {
+        (Value::Object(mut before), Value::Object(members)) => {
+            for (key, member) in members {
+                let merged = match before.remove(&key) {
+                    Some(old) => merge_repeated(old, member),
+                    None => member,
+                };
+                before.insert(key, merged);
+            }
+            Value::Object(before)
+        }
+        (Value::Array(before), Value::Array(items)) => {
+            let mut before = before.into_iter();
+            let merged = items.into_iter().map(|item| match before.next() {
+                Some(old) => merge_repeated(old, item),
+                None => item,
+            });
+            Value::Array(merged.collect())
+        }
+        (_, value) => value,
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
@@ -202,7 +264,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(value) = access.next_element_seed(Seed { repeated: self.repeated })? {
+        while let Some(value) = access.next_element_seed(self)? {
             list.push(value);
         }
         Ok(Value::Array(list))
@@ -211,10 +273,13 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(key) = access.next_key::<String>()? {
-            let value = access.next_value_seed(Seed { repeated: self.repeated })?;
-            if map.insert(key, value).is_some() {
-                self.repeated.set(true);
-            }
+            let value = access.next_value_seed(self)?;
+            let Some(before) = map.remove(&key) else {
+                map.insert(key, value);
+                continue;
+            };
+            self.repeated.set(true);
+            map.insert(key, if self.merging { merge_repeated(before, value) } else { value });
         }
         Ok(Value::Object(map))
     }
@@ -303,6 +368,24 @@ mod tests {
         assert_eq!(parse_yaml(b"name: y\nsize: 3\n").unwrap(), json!({"name": true, "size": 3}));
     }
 
+    /// `encoding/json` decodes into what is there.
+    #[test]
+    fn a_built_in_kind_gathers_what_a_repeated_member_says() {
+        let text = br#"{"data":{"a":"1"},"list":[{"n":"A","v":"1"},{"n":"C"}],"data":{"b":"2"},"list":[{"n":"B"}]}"#;
+        let document = Document::parse(text, Format::Json).unwrap();
+        assert_eq!(document.value["data"], json!({"b": "2"}));
+        let merged = json!({"data": {"a": "1", "b": "2"}, "list": [{"n": "B", "v": "1"}]});
+        assert_eq!(document.merged_value(), merged);
+    }
+
+    #[test]
+    fn nobody_looks_for_repeated_members_where_nothing_is_known() {
+        let text = br#"{"metadata":{"foo":1,"foo":{"a":1,"a":2}},"data":{"a":"1","a":"2"}}"#;
+        let document = Document::parse(text, Format::Json).unwrap();
+        let told = ["unknown field \"metadata.foo\"", "duplicate field \"data.a\""];
+        assert_eq!(document.strict_errors(&["metadata.foo".into()], false), told);
+    }
+
     /// `schemaCoercingDecoder`: duplicates, then metadata, then the rest by name.
     #[test]
     fn a_custom_kind_tells_duplicates_before_what_it_does_not_know() {
@@ -316,6 +399,17 @@ mod tests {
             "unknown field \"zz\"",
         ];
         assert_eq!(document.strict_errors(&unknown, true), told);
+    }
+
+    #[test]
+    fn yaml_errors_are_placed_as_go_does() {
+        let told = |text: &str| parse_yaml(text.as_bytes()).unwrap_err();
+        let why = "error converting YAML to JSON: yaml: mapping values are not allowed in this context";
+        assert_eq!(told("a: b: c\n"), why);
+        assert_eq!(told("x: y\na: b: c\n"), why.replace("mapping", "line 2: mapping"));
+        let tab = "error converting YAML to JSON: yaml: line 3: found character that cannot start any token";
+        assert_eq!(told("x: y\na:\n\tb: c\n"), tab);
+        assert_eq!(told("\tx: y\n"), tab.replace("line 3: ", ""));
     }
 
     #[test]

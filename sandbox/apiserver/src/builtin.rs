@@ -110,7 +110,9 @@ const ROWS: &[Row] = &[
     row("flowcontrol.apiserver.k8s.io", "v1", "prioritylevelconfigurations", "PriorityLevelConfiguration", CLUSTER, &[], &[Status, G(Spec), NeedsVersion]),
     row("networking.k8s.io", "v1", "ingressclasses", "IngressClass", CLUSTER, &[], &[G(Spec)]),
     row("networking.k8s.io", "v1", "ingresses", "Ingress", NS, &["ing"], &[Status, G(Spec)]),
+    row("networking.k8s.io", "v1", "ipaddresses", "IPAddress", CLUSTER, &["ip"], &[Name(Free)]),
     row("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", NS, &["netpol"], &[G(Spec)]),
+    row("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR", CLUSTER, &[], &[Status]),
     row("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", CLUSTER, &[], &[NeedsVersion, CreateOnUpdate]),
     row("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", NS, &["pdb"], &[Status, G(Spec), NeedsVersion, Name(PathSegment)]),
     row("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", CLUSTER, &[], &[Name(PathSegment), CreateOnUpdate]),
@@ -123,6 +125,7 @@ const ROWS: &[Row] = &[
     row("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", NS, &[], &[]),
     row("storage.k8s.io", "v1", "storageclasses", "StorageClass", CLUSTER, &["sc"], &[]),
     row("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", CLUSTER, &[], &[Status]),
+    row("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", CLUSTER, &["vac"], &[]),
 ];
 
 const ALL_VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];

@@ -358,8 +358,8 @@ fn render_list(call: &Call, mut metadata: Value, items: &[Payload]) -> Result<Re
         Transform::PartialList(version) => {
             drop_empty_continue(&mut metadata);
             let shown: Vec<Value> = items.iter().map(|p| watch::partial_metadata(p.value(), version)).collect();
-            // A deletion that finds nothing shows no list at all.
-            let none = shown.is_empty() && call.info.verb == "deletecollection";
+            // Go appends to a list that is not made: one that nothing was added to is null (`asPartialObjectMetadataList`).
+            let none = shown.is_empty();
             json!({
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": format!("meta.k8s.io/{version}"),

@@ -50,10 +50,12 @@ pub fn check_open(call: &Call) -> Result<(), Status> {
         return Ok(());
     }
     let why = format!("unable to create new content in namespace {name} because it is being terminated");
-    let object_name = serde_json::from_slice::<Value>(&call.body)
-        .ok()
-        .map(|v| [crate::meta::object_name(&v), crate::meta::metadata_text(&v, "generateName")].map(str::to_owned))
-        .and_then(|names| names.into_iter().find(|name| !name.is_empty()))
+    let sent = || serde_json::from_slice::<Value>(&call.body).ok();
+    let names =
+        |v: Value| [crate::meta::object_name(&v), crate::meta::metadata_text(&v, "generateName")].map(str::to_owned);
+    let object_name = std::iter::once(call.info.name.clone())
+        .chain(sent().into_iter().flat_map(names))
+        .find(|name| !name.is_empty())
         .unwrap_or_else(|| "Unknown".to_owned());
     let cause = Cause {
         reason: "NamespaceTerminating".into(),

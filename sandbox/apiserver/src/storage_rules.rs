@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::internal_form::internal_diff;
 use crate::kind_rules::{given, invalid_all, items_of, spec_of, text_of, unsupported};
+use crate::limits::Amount;
 use crate::meta::{qualified_name_problems, subdomain_problems};
 use crate::podspec::keep_members;
 use crate::schema::FieldError;
@@ -158,18 +159,28 @@ pub fn settle_origin(claim: &mut Value) {
 }
 
 /// A claim stays as it was made, until it is bound. The message shows what differs.
-pub fn claim_changes(claim: &Value, old: &Value) -> Option<FieldError> {
+pub fn claim_changes(claim: &Value, old: &Value) -> Vec<FieldError> {
     let bound = old.pointer("/status/phase").and_then(Value::as_str) == Some("Bound");
+    let size = |claim: &Value| spec_of(claim).pointer("/resources/requests/storage").and_then(Amount::parse);
+    let given = old.pointer("/status/capacity/storage").and_then(Amount::parse);
+    let shrinks = size(claim) < size(old) && size(claim) <= given.or_else(|| Amount::parse(&0.into()));
     let (old, mut new) = (spec_of(old), spec_of(claim).clone());
     let free = ["volumeName", "storageClassName"].into_iter().filter(|key| text_of(old, key).is_empty());
     let free = free.chain(["resources", "volumeAttributesClassName"].into_iter().filter(|_| bound));
     keep_members(&mut new, old, free);
     let why =
         "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-    (new != *old).then(|| {
+    let mut errors = Vec::new();
+    if new != *old {
         let diff = internal_diff("PersistentVolumeClaimSpec", old, &new);
-        FieldError::forbidden("spec", &format!("{why}\n{diff}"))
-    })
+        errors.push(FieldError::forbidden("spec", &format!("{why}\n{diff}")));
+    }
+    // A claim that failed to grow may ask for less again, but not for less than there is.
+    if shrinks {
+        let field = "spec.resources.requests.storage";
+        errors.push(FieldError::forbidden(field, "field can not be less than status.capacity"));
+    }
+    errors
 }
 
 #[cfg(test)]
@@ -191,9 +202,16 @@ mod tests {
     #[test]
     fn a_claim_stays_but_for_its_volume() {
         let claim = |volume: &str, mode: &str| json!({"spec": {"accessModes": [mode], "volumeName": volume}});
-        assert!(claim_changes(&claim("v", "a"), &claim("", "a")).is_none());
-        assert!(claim_changes(&claim("", "b"), &claim("", "a")).is_some());
-        assert!(claim_changes(&claim("w", "a"), &claim("v", "a")).is_some());
+        assert!(claim_changes(&claim("v", "a"), &claim("", "a")).is_empty());
+        assert!(!claim_changes(&claim("", "b"), &claim("", "a")).is_empty());
+        assert!(!claim_changes(&claim("w", "a"), &claim("v", "a")).is_empty());
+        let bound = |size: &str| {
+            json!({"spec": {"resources": {"requests": {"storage": size}}},
+                "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}})
+        };
+        let field = ["spec.resources.requests.storage"];
+        assert_eq!(fields(&claim_changes(&bound("1Gi"), &bound("3Gi"))), field);
+        assert!(claim_changes(&bound("2Gi"), &bound("3Gi")).is_empty());
     }
 
     #[test]

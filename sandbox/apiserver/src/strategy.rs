@@ -94,6 +94,7 @@ pub fn show_to_webhooks(
     if resource.is_custom() {
         return Ok(());
     }
+    crate::default_classes::put_default_class(server, resource, object);
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "namespaces") => {
             object["status"]["phase"] = "Active".into();
@@ -273,6 +274,7 @@ pub fn empty_status(resource: &Resource, object: &mut Value) {
         }
         "horizontalpodautoscalers" if resource.version == "v1" => json!({"currentReplicas": 0, "desiredReplicas": 0}),
         "horizontalpodautoscalers" => json!({"desiredReplicas": 0, "currentMetrics": null}),
+        "volumeattachments" => json!({"attached": false}),
         "ingresses" | "services" => json!({"loadBalancer": {}}),
         "nodes" => json!({
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},

@@ -3,12 +3,11 @@
 
 mod connect;
 mod eviction;
+mod log;
 mod scale;
 
 pub use connect::CONNECTIONS;
 
-use axum::body::Body;
-use axum::response::Response;
 use serde_json::{Value, json};
 
 use crate::admission::{self, Attributes, Operation};
@@ -60,7 +59,7 @@ pub async fn dispatch_subresource(call: &mut Call) -> Result<Reply, Status> {
         "binding" => return bind_pod(call).await,
         "eviction" => return eviction::evict_pod(call).await,
         "token" => return create_token(call).await,
-        _ => return read_log(call),
+        _ => return log::read_log(call),
     };
     match verb.as_str() {
         "get" => read::get_object(call),
@@ -164,12 +163,20 @@ fn complete_body(call: &Call, body: &mut Value, api_version: &str, kind: &str, n
     body["apiVersion"] = api_version.into();
 }
 
-fn read_document(call: &Call) -> Result<Value, Status> {
+fn read_document(call: &Call) -> Result<Document, Status> {
     let format = Format::of(&call.content_type)?;
-    let value = Document::parse(&call.body, format)
-        .map_err(|e| Status::bad_request(format!("couldn't get version/kind; json parse error: {e}")))?
-        .value;
-    if value.is_object() { Ok(value) } else { Err(Status::bad_request("the body is not an object")) }
+    let document = Document::parse(&call.body, format).map_err(|e| {
+        let why = format!("couldn't get version/kind; json parse error: {e}");
+        // The codec of a custom resource's scale is told no type.
+        Status::bad_request(match call.resource.is_custom() {
+            true => why,
+            false => format!(
+                "the object provided is unrecognized (must be of type Scale): {why} ({})",
+                write::summarize_body(&call.body)
+            ),
+        })
+    })?;
+    if document.value.is_object() { Ok(document) } else { Err(Status::bad_request("the body is not an object")) }
 }
 
 /// The body as an object of the kind that a path below a pod takes.
@@ -197,6 +204,7 @@ fn created_status() -> Reply {
 async fn bind_pod(call: &mut Call) -> Result<Reply, Status> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
     let mut binding = read_as(call, &options, ("", "v1", "Binding"))?;
+    crate::namespace::check_open(call)?;
     // The old way to bind has no name in its path.
     if call.info.name.is_empty() {
         call.info.name = meta::object_name(&binding).to_owned();
@@ -273,62 +281,17 @@ fn assign_node(live: &Value, binding: &Value, node: &str, now: &str) -> Result<V
     Ok(pod)
 }
 
-/// There is no kubelet that could be asked.
-/// No container runs behind this server: the log of a pod that was started says that, and how the pod is.
-fn read_log(call: &Call) -> Result<Reply, Status> {
-    let pod = call.get(&call.info.name).ok_or_else(|| call.not_found(&call.info.name))?;
-    let mut response = Response::new(Body::from(describe_log(&pod.value)));
-    if pod.value.pointer("/spec/nodeName").and_then(Value::as_str).is_none_or(str::is_empty) {
-        // There is nowhere to read it from (`LocationStreamer`).
-        *response.status_mut() = http::StatusCode::NO_CONTENT;
-        return Ok(Reply::Raw(response));
-    }
-    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/plain"));
-    Ok(Reply::Raw(response))
-}
-
-fn describe_log(pod: &Value) -> String {
-    let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let (name, phase, node) = (text("/metadata/name"), text("/status/phase"), text("/spec/nodeName"));
-    if node.is_empty() || ["", "Pending"].contains(&phase) {
-        return String::new();
-    }
-    format!(
-        "{name} is simulated: no container runs; the pod is {phase} on {node} since {}\n",
-        text("/status/startTime")
-    )
-}
-
 /// A token for a service account: opaque, and a credential until the account or what it is bound to goes.
 async fn create_token(call: &mut Call) -> Result<Reply, Status> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
-    let mut request = read_document(call)?;
-    let kind = request.get("kind").and_then(Value::as_str).unwrap_or("TokenRequest");
-    if kind != "TokenRequest" {
-        let version = request.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-        let short = version.rsplit('/').next().unwrap_or_default();
-        return Err(Status::bad_request(format!(
-            "{kind} in version {} cannot be handled as a TokenRequest: converting ({short}.{kind}) to \
-             (authentication.TokenRequest): unknown conversion",
-            crate::error::go_quote(version)
-        )));
-    }
-    request["kind"] = "TokenRequest".into();
-    request["apiVersion"] = "authentication.k8s.io/v1".into();
+    let mut request = read_as(call, &options, ("authentication.k8s.io", "v1", "TokenRequest"))?;
+    crate::namespace::check_open(call)?;
     let spec = request.pointer("/spec").cloned().unwrap_or_default();
     let seconds = spec.get("expirationSeconds").and_then(Value::as_i64).unwrap_or(3600);
     let reference = spec.get("boundObjectRef").cloned().unwrap_or_default();
     let audiences = spec.get("audiences").filter(|a| a.as_array().is_some_and(|list| !list.is_empty())).cloned();
     request["spec"] = json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference});
     let name = call.info.name.clone();
-    let namespace = call.namespace().to_owned();
-    let given = meta::metadata_text(&request, "namespace");
-    if !given.is_empty() && given != namespace {
-        return Err(Status::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
-    }
-    meta::metadata_mut(&mut request).insert("namespace".into(), namespace.into());
     request["status"] = json!({"token": "", "expirationTimestamp": null});
     let account = call.get(&name).ok_or_else(|| call.not_found(&name))?;
     auth::token::check_request(call, &request, &account.value)?;
@@ -353,18 +316,4 @@ async fn create_token(call: &mut Call) -> Result<Reply, Status> {
     let bound = if reference.is_object() { Some(auth::token::check_bound(call, &reference)?) } else { None };
     request["status"] = auth::token::issue_token(call, &account.value, listed, seconds, bound);
     Ok(Reply::Object { code: 201, payload: Payload::Value(request) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_log_of_a_pod_that_was_started_says_that_nothing_runs() {
-        let pod = json!({
-            "metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": {"phase": "Running", "startTime": "T"},
-        });
-        assert_eq!(describe_log(&pod), "p is simulated: no container runs; the pod is Running on n since T\n");
-        assert_eq!(describe_log(&json!({"metadata": {"name": "p"}, "status": {"phase": "Pending"}})), "");
-    }
 }

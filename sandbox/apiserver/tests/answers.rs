@@ -228,3 +228,107 @@ async fn a_path_without_a_type_is_looked_at_no_further() {
     assert_eq!((code, causes.len()), (422, 1));
     assert_eq!(causes[0]["field"], "spec.rules[0].http.paths[0].pathType");
 }
+
+#[tokio::test]
+async fn a_whole_scale_has_no_other_members_either() {
+    let router = start();
+    assert_eq!(send(&router, "POST", DEPLOYMENTS, deployment(1)).await.0, 201);
+    let path = format!("{DEPLOYMENTS}/d/scale");
+    let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"},
+        "spec": {"replicas": 2, "foo": 1}});
+    let (code, _, warnings) = client::send_with(&router, "PUT", &path, &[], scale.clone()).await;
+    assert_eq!((code, warnings.as_slice()), (200, &["299 - \"unknown field \\\"spec.foo\\\"\"".to_owned()][..]));
+    let (code, status) = send(&router, "PUT", &format!("{path}?fieldValidation=Strict"), scale).await;
+    let why = "Scale in version \"v1\" cannot be handled as a Scale: strict decoding error: unknown field \"spec.foo\"";
+    assert_eq!((code, status["message"].as_str()), (400, Some(why)));
+}
+
+#[tokio::test]
+async fn nobody_owns_what_a_scale_sets_where_nobody_owned_it() {
+    let router = start();
+    let mut applied = deployment(2);
+    applied["spec"].as_object_mut().unwrap().remove("replicas");
+    let path = format!("{DEPLOYMENTS}/d");
+    assert_eq!(apply(&router, &format!("{path}?fieldManager=m"), applied).await.0, 201);
+    let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"},
+        "spec": {"replicas": 5}});
+    assert_eq!(send(&router, "PUT", &format!("{path}/scale"), scale).await.0, 200);
+    // So there is nobody to conflict with.
+    let (code, answer) = apply(&router, &format!("{path}?fieldManager=m"), deployment(2)).await;
+    assert_eq!((code, answer["spec"]["replicas"].as_i64()), (200, Some(2)));
+}
+
+#[tokio::test]
+async fn a_new_claim_or_ingress_without_a_class_is_of_the_default_one() {
+    let router = start();
+    let classes = "/apis/storage.k8s.io/v1/storageclasses";
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "a.io/b",
+        "metadata": {"name": "s", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}});
+    assert_eq!(send(&router, "POST", classes, class).await.0, 201);
+    let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
+    let claim = |name: &str, class: Value| {
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": class}})
+    };
+    let (_, made) = send(&router, "POST", claims, claim("a", Value::Null)).await;
+    assert_eq!(made["spec"]["storageClassName"], "s");
+    let (_, made) = send(&router, "POST", claims, claim("b", "".into())).await;
+    assert_eq!(made["spec"]["storageClassName"], "");
+    // The class does not let it grow.
+    assert_eq!(
+        send(&router, "PATCH", &format!("{claims}/a/status"), json!({"status": {"phase": "Bound"}})).await.0,
+        200
+    );
+    let larger = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
+    let (code, status) = send(&router, "PATCH", &format!("{claims}/a"), larger.clone()).await;
+    assert_eq!(code, 403);
+    assert!(status["message"].as_str().unwrap().contains("only dynamically provisioned pvc can be resized"));
+    let grows = json!({"allowVolumeExpansion": true});
+    assert_eq!(send(&router, "PATCH", &format!("{classes}/s"), grows).await.0, 200);
+    assert_eq!(send(&router, "PATCH", &format!("{claims}/a"), larger).await.0, 200);
+
+    let class = json!({"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "spec": {"controller": "a.io/b"},
+        "metadata": {"name": "i", "annotations": {"ingressclass.kubernetes.io/is-default-class": "true"}}});
+    assert_eq!(send(&router, "POST", "/apis/networking.k8s.io/v1/ingressclasses", class).await.0, 201);
+    let ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
+    let mut ingress = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "a"},
+        "spec": {"rules": [{"host": "a.io"}]}});
+    let (_, made) = send(&router, "POST", ingresses, ingress.clone()).await;
+    assert_eq!(made["spec"]["ingressClassName"], "i");
+    ingress["metadata"] = json!({"name": "b", "annotations": {"kubernetes.io/ingress.class": "old"}});
+    let (_, made, warnings) = client::send_with(&router, "POST", ingresses, &[], ingress).await;
+    assert_eq!((made["spec"].get("ingressClassName"), warnings.len()), (None, 1));
+}
+
+#[tokio::test]
+async fn nothing_is_made_below_an_object_whose_namespace_goes() {
+    let router = start();
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "finalizers": ["a.io/b"]}});
+    assert_eq!(send(&router, "POST", "/api/v1/namespaces", namespace).await.0, 201);
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}});
+    assert_eq!(send(&router, "POST", "/api/v1/namespaces/n/serviceaccounts", account).await.0, 201);
+    assert_eq!(send(&router, "DELETE", "/api/v1/namespaces/n", Value::Null).await.0, 200);
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let (code, status) = send(&router, "POST", "/api/v1/namespaces/n/serviceaccounts/s/token", request).await;
+    assert_eq!((code, status["details"]["causes"][0]["reason"].as_str()), (403, Some("NamespaceTerminating")));
+    assert_eq!(status["details"]["name"], "s");
+}
+
+#[tokio::test]
+async fn an_apply_in_yaml_may_not_say_a_key_twice() {
+    let router = start();
+    let headers = [("content-type", "application/apply-patch+yaml")];
+    let send = async |query: &str| {
+        let request = http::Request::builder().method("PATCH").uri(format!("{MAPS}/m?fieldManager=m{query}"));
+        let body = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata:\n  a: b\n  a: c\n";
+        let request = request.header(headers[0].0, headers[0].1).body(axum::body::Body::from(body)).unwrap();
+        let answer = tower::ServiceExt::oneshot(router.clone(), request).await.unwrap();
+        let warning = answer.headers().get("warning").map(|text| text.to_str().unwrap().to_owned());
+        (answer.status().as_u16(), warning)
+    };
+    assert_eq!(send("&fieldValidation=Strict").await, (400, None));
+    let told = "299 - \"line 6: key \\\"a\\\" already set in map\"".to_owned();
+    assert_eq!(send("").await, (201, Some(told)));
+    assert_eq!(send("&fieldValidation=Ignore").await, (200, None));
+}

@@ -302,7 +302,7 @@ fn check_tree(tree: &IdedExpr, source: &str, names: &Names, wanted: Wanted) -> R
         _ if matches!(&tree.expr, Expr::Ident(name) if name == "request") => "kubernetes.AdmissionRequest",
         known => known.name(),
     };
-    let unknown = matches!(output, Type::Dyn | Type::Other) && !is_dynamic(tree);
+    let unknown = matches!(output, Type::Dyn) && !is_dynamic(tree);
     let fits = |name: &str| unknown || found == name;
     match wanted {
         Wanted::Bool if !fits("bool") => Err(format!("must evaluate to bool but got {found}")),

@@ -132,12 +132,14 @@ pub fn check_duration(seconds: i64) -> Result<(), Status> {
 pub fn check_bound(call: &Call, reference: &Value) -> Result<Bound, Status> {
     let text = |key: &str| reference.get(key).and_then(Value::as_str).unwrap_or_default();
     let (kind, name) = (text("kind"), text("name"));
-    let (plural, namespace) = match (text("apiVersion"), kind) {
-        ("v1", "Pod") => ("pods", call.namespace()),
-        ("v1", "Secret") => ("secrets", call.namespace()),
-        ("v1", "Node") => ("nodes", ""),
-        (version, kind) => {
-            let (group, version) = version.split_once('/').unwrap_or(("", version));
+    let version = text("apiVersion");
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    // Only the group is looked at.
+    let (plural, namespace) = match (group, kind) {
+        ("", "Pod") => ("pods", call.namespace()),
+        ("", "Secret") => ("secrets", call.namespace()),
+        ("", "Node") => ("nodes", ""),
+        _ => {
             let shown = format!("{group}/{version}, Kind={kind}");
             return Err(Status::bad_request(format!("cannot bind token to object of type {shown}")));
         }

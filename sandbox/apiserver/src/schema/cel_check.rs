@@ -12,6 +12,7 @@ use super::cel_type::{
     AUTHORIZER, DOTTED, EITHER, GLOBAL, MEMBERS, RESOURCE_CHECK, Type, authorizer_result, has_member, is_listed,
     result_of, takes_arguments,
 };
+use super::formats::Format;
 use super::node::Node;
 
 mod operator;
@@ -109,16 +110,24 @@ impl<'s, 'a> Checker<'s, 'a> {
         format!("ERROR: <input>:{}:{}: {}\n | {shown}\n | {dots}^", line + 1, column + 1, complaint.text)
     }
 
-    /// A pattern that is written out must be one (`cel.ValidateRegexLiterals`). Only sound expressions are looked at.
+    /// A pattern, a time or a span that is written out must be one (`cel.ValidateRegexLiterals`,
+    /// `ValidateTimestampLiterals`, `ValidateDurationLiterals`). Only sound expressions are looked at.
     fn check_patterns(&mut self, expression: &Expression) {
         if let Expr::Call(call) = &expression.expr
-            && call.func_name == "matches"
-            && let Some(Expr::Literal(LiteralValue::String(pattern))) = call.args.last().map(|last| &last.expr)
-            && regex::Regex::new(pattern.inner()).is_err()
+            && let Some(Expr::Literal(LiteralValue::String(text))) = call.args.last().map(|last| &last.expr)
         {
-            let quoted = ["\"", "'"].map(|quote| format!("{quote}{}{quote}", pattern.inner()));
-            let needle = quoted.iter().find(|quoted| self.source.contains(*quoted)).unwrap_or(&quoted[0]).clone();
-            self.complain(&needle, "invalid matches argument");
+            let text = text.inner();
+            let sound = match call.func_name.as_str() {
+                "matches" => regex::Regex::new(text).is_ok(),
+                "duration" => Format::Text("duration").accepts(text),
+                "timestamp" => Format::Text("date-time").accepts(text),
+                _ => true,
+            };
+            if !sound {
+                let quoted = ["\"", "'"].map(|quote| format!("{quote}{text}{quote}"));
+                let needle = quoted.iter().find(|quoted| self.source.contains(*quoted)).unwrap_or(&quoted[0]).clone();
+                self.complain(&needle, &format!("invalid {} argument", call.func_name));
+            }
         }
         for part in parts_of(expression) {
             self.check_patterns(part);
@@ -138,7 +147,8 @@ impl<'s, 'a> Checker<'s, 'a> {
                 LiteralValue::Double(_) => Type::Double,
                 LiteralValue::String(_) => Type::Text,
                 LiteralValue::Null => Type::Null,
-                LiteralValue::Bytes(_) | LiteralValue::UInt(_) => Type::Other,
+                LiteralValue::UInt(_) => Type::Named("uint"),
+                LiteralValue::Bytes(_) => Type::Named("bytes"),
             },
             Expr::Ident(name) => self.variable(name),
             Expr::Select(select) => self.select(select),
@@ -153,7 +163,10 @@ impl<'s, 'a> Checker<'s, 'a> {
                     let blank = self.source.find(", ").is_some_and(|at| self.source.find(',') == Some(at));
                     return self.complain_after(",", 1 + usize::from(blank), &text);
                 }
-                Type::List(None)
+                match known.filter(|known| found.iter().all(|ty| ty.name() == known.name())).map(Type::name) {
+                    Some(element) => Type::Scalars(element),
+                    None => Type::List(None),
+                }
             }
             Expr::Map(_) => Type::Map(None),
             Expr::Comprehension(comprehension) => self.comprehension(comprehension),
@@ -185,12 +198,12 @@ impl<'s, 'a> Checker<'s, 'a> {
             Type::Map(inner) => Ok(inner.map_or(Type::Dyn, |node| Type::of(node, node.embedded))),
             // What is selected from a value that may be missing may be missing, too.
             Type::Optional(node, resource) => self.field(Type::of(node, resource), field).map(|_| Type::Dyn),
-            Type::Bool | Type::Int | Type::Double | Type::Text | Type::List(_) => {
+            Type::Bool | Type::Int | Type::Double | Type::Text | Type::List(_) | Type::Scalars(_) => {
                 Err(format!("type '{}' does not support field selection", operand.shown()))
             }
             Type::Named(of) if of == AUTHORIZER.name() && field == "requestResource" => Ok(Type::Named(RESOURCE_CHECK)),
             Type::Named(of) if of.starts_with("kubernetes.") => Err(format!("unexpected failed resolution of '{of}'")),
-            Type::Dyn | Type::Other | Type::Named(_) | Type::Null | Type::Error => Ok(Type::Dyn),
+            Type::Dyn | Type::Named(_) | Type::Null | Type::Error => Ok(Type::Dyn),
         }
     }
 
@@ -216,7 +229,7 @@ impl<'s, 'a> Checker<'s, 'a> {
 
     fn call(&mut self, call: &CallExpr) -> Type<'a> {
         let name = call.func_name.as_str();
-        if let Some(found) = self.two_variables(call) {
+        if let Some(found) = self.two_variables(call).or_else(|| self.optional_variable(call)) {
             return found;
         }
         let formatting = self.formatting;
@@ -288,6 +301,19 @@ impl<'s, 'a> Checker<'s, 'a> {
             "transformMap" => Type::Map(None),
             _ => Type::Bool,
         })
+    }
+
+    /// A macro over a value that may be missing: its variable is that value.
+    fn optional_variable(&mut self, call: &CallExpr) -> Option<Type<'a>> {
+        let (name, body) = cel_tree::optional_variable(call)?;
+        let variable = match self.infer(call.target.as_deref()?) {
+            Type::Optional(node, resource) => Type::of(node, resource),
+            _ => Type::Dyn,
+        };
+        self.scopes.push((name.to_owned(), variable));
+        self.infer(body);
+        self.scopes.pop();
+        Some(Type::Dyn)
     }
 
     fn comprehension(&mut self, comprehension: &ComprehensionExpr) -> Type<'a> {
@@ -375,6 +401,9 @@ mod tests {
         let found = of_text("self.matches(\"[\")").unwrap();
         assert!(found.contains("1:14: invalid matches argument\n | self.matches(\"[\")\n | .............^"));
         assert_eq!(of_text("self.matches('[a]')"), None);
+        let found = of_text("duration(\"x\") == duration('1h')").unwrap();
+        assert!(found.contains("1:10: invalid duration argument"), "{found}");
+        assert!(of_text("timestamp(self) < timestamp('y')").unwrap().contains("1:29: invalid timestamp argument"));
     }
 
     #[test]

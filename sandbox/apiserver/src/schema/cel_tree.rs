@@ -86,6 +86,35 @@ pub fn two_variables(call: &CallExpr) -> Option<(&str, &str, &[IdedExpr])> {
     }
 }
 
+/// The variable of `optMap` or `optFlatMap`, and the part that sees it (`cel-go/cel/library.go`).
+pub fn optional_variable(call: &CallExpr) -> Option<(&str, &IdedExpr)> {
+    call.target.as_ref()?;
+    match call.args.as_slice() {
+        [IdedExpr { expr: Expr::Ident(name), .. }, body]
+            if ["optMap", "optFlatMap"].contains(&call.func_name.as_str()) =>
+        {
+            Some((name, body))
+        }
+        _ => None,
+    }
+}
+
+/// `target.hasValue() ? optional.of(body) : optional.none()`, where the variable is `target.value()`.
+fn expand_optional(call: &CallExpr, name: &str, body: &IdedExpr) -> Expr {
+    let target = call.target.as_deref().cloned().unwrap_or_default();
+    let of = |target: IdedExpr, function: &str, args: Vec<IdedExpr>| {
+        made_of(Expr::Call(CallExpr { func_name: function.to_owned(), target: Some(Box::new(target)), args }))
+    };
+    let mut body = body.clone();
+    replace_with(&mut body, name, &of(target.clone(), "value", Vec::new()).expr);
+    let found = match call.func_name.as_str() {
+        "optMap" => of(ident_of("optional"), "of", vec![body]),
+        _ => body,
+    };
+    let none = of(ident_of("optional"), "none", Vec::new());
+    call_of(operators::CONDITIONAL, vec![of(target, "hasValue", Vec::new()), found, none]).expr
+}
+
 /// Makes loops of the macros with two variables, and values of the names of types.
 pub fn expand_loops(tree: &mut IdedExpr) {
     parts_of_mut(tree).into_iter().for_each(expand_loops);
@@ -95,6 +124,10 @@ pub fn expand_loops(tree: &mut IdedExpr) {
         tree.expr = Expr::Literal(LiteralValue::String(type_text(name).into()));
     }
     let Expr::Call(call) = &tree.expr else { return };
+    if let Some((name, body)) = optional_variable(call) {
+        tree.expr = expand_optional(call, name, body);
+        return;
+    }
     let Some((key, value, parts)) = two_variables(call) else { return };
     // A loop within a loop has pairs of its own.
     let entry = format!("@entry{}", tree.id);
@@ -110,15 +143,16 @@ pub fn expand_loops(tree: &mut IdedExpr) {
 }
 
 fn replace_variable(tree: &mut IdedExpr, name: &str, entry: &str, position: i64) {
+    replace_with(tree, name, &call_of(operators::INDEX, vec![ident_of(entry), integer_of(position)]).expr);
+}
+
+/// Puts an expression in the place of a variable.
+fn replace_with(tree: &mut IdedExpr, name: &str, with: &Expr) {
     match &mut tree.expr {
-        Expr::Ident(found) if found == name => {
-            tree.expr = call_of(operators::INDEX, vec![ident_of(entry), integer_of(position)]).expr;
-        }
+        Expr::Ident(found) if found == name => tree.expr = with.clone(),
         // An inner loop hides the name.
-        Expr::Comprehension(inner) if inner.iter_var == name => {
-            replace_variable(&mut inner.iter_range, name, entry, position);
-        }
-        _ => parts_of_mut(tree).into_iter().for_each(|part| replace_variable(part, name, entry, position)),
+        Expr::Comprehension(inner) if inner.iter_var == name => replace_with(&mut inner.iter_range, name, with),
+        _ => parts_of_mut(tree).into_iter().for_each(|part| replace_with(part, name, with)),
     }
 }
 
@@ -326,6 +360,24 @@ mod tests {
         assert_eq!(value_of("type(1) == int && type('a') != int && type({}) == map"), CelValue::Bool(true));
         assert_eq!(value_of("type('5%') == string ? '5%'.startsWith('5') : false"), CelValue::Bool(true));
         assert_eq!(value_of("type([1]) == type([2]) && type(null) == null_type"), CelValue::Bool(true));
+    }
+
+    #[test]
+    fn a_value_that_may_be_missing_is_mapped_where_it_is_there() {
+        let parsed = |source: &str| {
+            let mut tree = Parser::default().enable_optional_syntax(true).parse(source).unwrap();
+            expand_loops(&mut tree);
+            tree
+        };
+        let mut context = Context::default();
+        register_loops(&mut context);
+        for (source, wanted) in [
+            ("optional.of(2).optMap(x, x + 1).value()", 3),
+            ("optional.none().optMap(x, x + 1).orValue(7)", 7),
+            ("optional.of(2).optFlatMap(x, optional.of(x * 2)).value()", 4),
+        ] {
+            assert_eq!(CelValue::resolve(&parsed(source), &context).unwrap(), CelValue::Int(wanted), "{source}");
+        }
     }
 
     #[test]

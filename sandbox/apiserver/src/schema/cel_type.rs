@@ -15,7 +15,6 @@ pub enum Type<'a> {
     Double,
     Text,
     Null,
-    Other,
     /// A type that is known by name only: a time, a span, bytes.
     Named(&'static str),
     /// What an expression has that was complained about: it fits everywhere.
@@ -23,6 +22,8 @@ pub enum Type<'a> {
     /// A value of this schema, which may be missing: `oldSelf` under `optionalOldSelf`.
     Optional(&'a Node, bool),
     List(Option<&'a Node>),
+    /// A list that is written out, of values of this type.
+    Scalars(&'static str),
     Map(Option<&'a Node>),
     /// An object with declared fields; whether it is a resource, whose metadata has only names.
     Object(&'a Node, bool),
@@ -56,7 +57,7 @@ impl<'a> Type<'a> {
 
     pub fn name(self) -> &'static str {
         match self {
-            Self::Dyn | Self::Other => "dyn",
+            Self::Dyn => "dyn",
             Self::Named(name) => name,
             Self::Error => "!error!",
             Self::Optional(..) => "optional_type(dyn)",
@@ -65,7 +66,7 @@ impl<'a> Type<'a> {
             Self::Int => "int",
             Self::Double => "double",
             Self::Text => "string",
-            Self::List(_) => "list(dyn)",
+            Self::List(_) | Self::Scalars(_) => "list(dyn)",
             Self::Map(_) => "map(string, dyn)",
             Self::Object(..) | Self::Metadata => "object",
         }
@@ -77,6 +78,7 @@ impl<'a> Type<'a> {
         match self {
             Self::Optional(node, resource) => format!("optional_type({})", Type::of(node, resource).shown()),
             Self::List(node) => format!("list({})", inner(node)),
+            Self::Scalars(element) => format!("list({element})"),
             Self::Map(node) => format!("map(string, {})", inner(node)),
             other => other.name().to_owned(),
         }
@@ -161,7 +163,7 @@ pub fn authorizer_result<'a>(target: Type<'_>, function: &str, arguments: &[Type
         ("Decision", "reason" | "error") => (Type::Text, 0),
         _ => return Some(Err(())),
     };
-    let texts = arguments.iter().all(|ty| matches!(ty, Type::Text | Type::Dyn | Type::Other | Type::Error));
+    let texts = arguments.iter().all(|ty| matches!(ty, Type::Text | Type::Dyn | Type::Error));
     Some(if texts && arguments.len() == count { Ok(result) } else { Err(()) })
 }
 
@@ -171,7 +173,7 @@ pub fn has_member(target: Type<'_>, function: &str) -> bool {
         "startsWith" | "endsWith" | "contains" | "matches" => {
             !matches!(target, Type::Int | Type::Double | Type::Bool | Type::Named(_) | Type::Optional(..))
         }
-        "hasValue" | "or" | "orValue" => matches!(target, Type::Dyn | Type::Other | Type::Error | Type::Optional(..)),
+        "hasValue" | "or" | "orValue" => matches!(target, Type::Dyn | Type::Error | Type::Optional(..)),
         _ => true,
     }
 }
@@ -192,13 +194,14 @@ pub fn takes_arguments(target: Option<Type<'_>>, function: &str, arguments: &[Ty
 
 /// Whether a value of this type can be what a condition looks at.
 pub fn is_condition(ty: Type<'_>) -> bool {
-    matches!(ty, Type::Bool | Type::Dyn | Type::Other | Type::Error)
+    matches!(ty, Type::Bool | Type::Dyn | Type::Error)
 }
 
 /// Whether a value can be among the elements of a list or the keys of a map, as far as both are known.
 pub fn may_contain(container: Type<'_>, value: Type<'_>) -> bool {
     let element = match container {
         Type::List(Some(node)) => Type::of(node, node.embedded),
+        Type::Scalars(element) => return !value.known_scalar() || element == value.name(),
         Type::Map(_) => Type::Text,
         Type::Text | Type::Bool | Type::Int | Type::Double => return false,
         _ => return true,
@@ -208,7 +211,7 @@ pub fn may_contain(container: Type<'_>, value: Type<'_>) -> bool {
 
 /// Whether an operator compares values of these types.
 pub fn is_comparable(operator: &str, a: Type<'_>, b: Type<'_>) -> bool {
-    let loose = |ty: Type<'_>| matches!(ty, Type::Dyn | Type::Other | Type::Error);
+    let loose = |ty: Type<'_>| matches!(ty, Type::Dyn | Type::Error);
     let optional = |ty: Type<'_>| matches!(ty, Type::Optional(..));
     if loose(a) || loose(b) {
         return true;
@@ -216,7 +219,7 @@ pub fn is_comparable(operator: &str, a: Type<'_>, b: Type<'_>) -> bool {
     if optional(a) != optional(b) {
         return false;
     }
-    let number = |ty: Type<'_>| matches!(ty, Type::Int | Type::Double);
+    let number = |ty: Type<'_>| matches!(ty, Type::Int | Type::Double | Type::Named("uint"));
     let equality = matches!(operator, operators::EQUALS | operators::NOT_EQUALS);
     let fits = a.name() == b.name() || (number(a) && number(b) && !equality);
     let compared = |ty: Type<'_>| ty.known_scalar() || matches!(ty, Type::Null | Type::Named(_));

@@ -218,6 +218,14 @@ impl Checker<'_> {
         if let Some(factor) = checks.multiple_of {
             let fits = match integer {
                 Some(integer) if factor as i64 > 0 => integer % (factor as i64) == 0,
+                // The factor is cut to an integer first (`MultipleOfInt` of go-openapi).
+                Some(_) => {
+                    let cut = factor as i64;
+                    let why =
+                        format!("Invalid value: {cut}: factor MultipleOf declared for {path} must be positive: {cut}");
+                    outcome.add(self.error(CauseReason::Invalid, path, why));
+                    true
+                }
                 _ if factor <= 0.0 => false,
                 _ if factor < 1.0 => is_whole(float * (1.0 / factor)),
                 _ => is_whole(float / factor),

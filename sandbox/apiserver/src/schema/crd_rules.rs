@@ -74,17 +74,23 @@ pub struct Place<'a> {
     pub junctor: bool,
     /// How often the schema occurs in an object at most, where that is bounded.
     pub most: Option<u64>,
+    /// How many errors were known before this schema was looked at: with one more, here or below, no rule here is
+    /// compiled (`ValidateCustomResourceDefinitionOpenAPISchema`).
+    pub before: usize,
 }
 
 /// Errors in how a rule is written go to `errors`, those of its expression to `rules`.
 pub fn rules_of(schema: &Value, field: &str, place: Place<'_>, errors: &mut Errors, rules: &mut Findings) {
+    let at_rule = |index: usize| format!("{field}.x-kubernetes-validations[{index}]");
+    for (index, rule) in each_of(schema, "x-kubernetes-validations") {
+        rule_shape(rule, &at_rule(index), schema, errors);
+    }
+    if place.junctor || errors.list.len() > place.before {
+        return;
+    }
     let mut node = None;
     for (index, rule) in each_of(schema, "x-kubernetes-validations") {
-        let at = format!("{field}.x-kubernetes-validations[{index}]");
-        rule_shape(rule, &at, schema, errors);
-        if place.junctor {
-            continue;
-        }
+        let at = at_rule(index);
         let node = node.get_or_insert_with(|| Node::parse(schema));
         let compiled = Rule::parse(rule);
         let mut found = Errors::new();

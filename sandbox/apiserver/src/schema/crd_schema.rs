@@ -41,8 +41,8 @@ pub fn validate_schema(schema: &Value, field: &str, status: bool, errors: &mut E
     if names_dialect(schema) && errors.list.len() == before {
         errors.invalid(field, &"".into(), "OpenAPIV3Schema 'schema' is not supported");
     }
-    // Rules are looked at only when the schema is sound.
-    if sound && errors.list.len() == before {
+    // Expressions are looked at only when the schema as a whole is structural.
+    if sound {
         errors.list.append(&mut found.conclude(field));
     }
 }
@@ -213,6 +213,7 @@ struct Open {
 }
 
 fn open_api(schema: &Value, field: &str, open: &Open, errors: &mut Errors, found: &mut rules::Findings) {
+    let before = errors.list.len();
     open_words(schema, field, open, errors);
     if flag_of(schema, "uniqueItems") {
         let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
@@ -240,6 +241,7 @@ fn open_api(schema: &Value, field: &str, open: &Open, errors: &mut Errors, found
         uncorrelated: open.uncorrelated.as_deref(),
         junctor: open.junctor,
         most: open.most,
+        before,
     };
     rules::rules_of(schema, field, place, errors, found);
 }

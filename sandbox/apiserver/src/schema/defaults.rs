@@ -99,6 +99,24 @@ pub fn default_object(object: &mut Value, group: &str, kind: &str) {
             ("autoscaling", "HorizontalPodAutoscaler") => default_autoscaler(spec),
             ("networking.k8s.io", "NetworkPolicy") => network_policy(spec),
             ("storage.k8s.io", "CSIDriver") => default_driver(spec),
+            ("apiregistration.k8s.io", "APIService") => {
+                if let Some(service) = object_at(spec, "service") {
+                    put_default(service, "port", 443);
+                }
+            }
+            ("flowcontrol.apiserver.k8s.io", "FlowSchema")
+                if spec.get("matchingPrecedence").and_then(Value::as_i64).unwrap_or(0) == 0 =>
+            {
+                spec.insert("matchingPrecedence".to_owned(), 1000.into());
+            }
+            ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => {
+                if let Some(limited) = object_at(spec, "limited") {
+                    if limited.get("nominalConcurrencyShares").is_none_or(Value::is_null) {
+                        limited.insert("nominalConcurrencyShares".to_owned(), 30.into());
+                    }
+                    put_default(limited, "lendablePercent", 0);
+                }
+            }
             ("networking.k8s.io", "IngressClass") => {
                 if let Some(parameters) = object_at(spec, "parameters") {
                     put_default(parameters, "scope", "Cluster");

@@ -52,6 +52,12 @@ fn pod_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
 fn own_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "services") => crate::service::service_warnings(object),
+        ("networking.k8s.io", "ingresses") if old.is_none() => {
+            let key = crate::default_classes::OLD_INGRESS_CLASS;
+            let given = object.get("metadata").and_then(|m| m.get("annotations")).and_then(|a| a.get(key));
+            let text = format!("annotation \"{key}\" is deprecated, please use 'spec.ingressClassName' instead");
+            given.map(|_| text).into_iter().collect()
+        }
         ("apps", "statefulsets") => {
             let kept = object.pointer("/spec/revisionHistoryLimit").and_then(Value::as_i64);
             let text = "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended";
@@ -136,7 +142,7 @@ pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value
             errors
         }
         ("", "persistentvolumeclaims") if old.is_some() => {
-            old.and_then(|old| crate::storage_rules::claim_changes(object, old)).into_iter().collect()
+            old.into_iter().flat_map(|old| crate::storage_rules::claim_changes(object, old)).collect()
         }
         ("", "persistentvolumeclaims") => {
             let mut errors = crate::small_kinds::claim_errors(object);
@@ -151,7 +157,13 @@ pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value
             errors.extend(crate::podspec::validate_spec(pod, "template.spec"));
             errors
         }
+        ("certificates.k8s.io", _) => crate::csr_rules::request_errors(object, old),
         ("storage.k8s.io", "csidrivers") => crate::driver_rules::driver_errors(object),
+        ("networking.k8s.io", "ipaddresses" | "servicecidrs")
+        | ("storage.k8s.io", "csinodes" | "csistoragecapacities" | "volumeattachments" | "volumeattributesclasses")
+        | ("apiregistration.k8s.io" | "flowcontrol.apiserver.k8s.io", _) => {
+            crate::cluster_rules::cluster_errors(resource, object, old)
+        }
         ("storage.k8s.io", "storageclasses") => crate::storage_rules::storage_class_errors(object, old),
         ("networking.k8s.io", "networkpolicies") => crate::kind_rules::network_policy_errors(object),
         ("autoscaling", "horizontalpodautoscalers") => crate::small_kinds::autoscaler_errors(object),
@@ -183,6 +195,9 @@ fn completions_error(job: &Value, old: Option<&Value>) -> Option<FieldError> {
 
 /// Checks that belong to a part.
 pub fn validate_part(resource: &Resource, part: Part, object: &Value, old: &Value) -> Vec<FieldError> {
+    if is_kind(resource, "certificates.k8s.io", "certificatesigningrequests") {
+        return crate::csr_rules::update_errors(object, old, part);
+    }
     if part == Part::Status && !resource.is_custom() {
         if is_kind(resource, "", "namespaces") {
             return phase_error(object).into_iter().collect();

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{TEMPLATE_GENERATION, complete_status, empty_status, remove_member};
+use crate::auth::User;
 use crate::error::Status;
 use crate::meta;
 use crate::resource::Resource;
@@ -11,7 +12,7 @@ use crate::server::ApiServer;
 use crate::write::Part;
 
 /// What the server computes on creation. Runs after the mutating webhooks.
-pub fn prepare_create(server: &ApiServer, resource: &Resource, object: &mut Value) -> Result<(), Status> {
+pub fn prepare_create(server: &ApiServer, user: &User, resource: &Resource, object: &mut Value) -> Result<(), Status> {
     if resource.is_custom() {
         if resource.rules.separate_status {
             remove_member(object, "status");
@@ -19,6 +20,7 @@ pub fn prepare_create(server: &ApiServer, resource: &Resource, object: &mut Valu
         return Ok(());
     }
     settle_members(resource, object);
+    crate::default_classes::put_default_class(server, resource, object);
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "namespaces") => prepare_namespace(object),
         ("", "pods") => crate::pod::prepare_create(server, object)?,
@@ -39,6 +41,8 @@ pub fn prepare_create(server: &ApiServer, resource: &Resource, object: &mut Valu
         }
         ("scheduling.k8s.io", "priorityclasses") => crate::priority::admit_class(server, object)?,
         ("apiextensions.k8s.io", _) => crate::crd::prepare_create(object),
+        ("certificates.k8s.io", _) => crate::csr_rules::prepare_create(object, user),
+        ("storage.k8s.io", "volumeattributesclasses") => protect_in_use(object, "kubernetes.io/vac-protection"),
         _ => {}
     }
     empty_status(resource, object);
@@ -219,6 +223,10 @@ pub fn prepare_update(
         ("", "services") if part == Part::Whole => crate::service::prepare_update(server, object, old)?,
         ("apps", "daemonsets") => note_template(object, Some(old)),
         ("apiextensions.k8s.io", _) => crate::crd::prepare_update(part, object, old),
+        ("certificates.k8s.io", _) => {
+            let now = crate::clock::write_seconds(server.now());
+            crate::csr_rules::prepare_update(object, part, old, &now);
+        }
         _ => {}
     }
     Ok(())

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::admission::Operation;
+use crate::kind_rules::text_of;
 
 /// The subresources that lead to a node, with the kind of their options.
 pub const CONNECTIONS: [(&str, &str, &str); 6] = [
@@ -69,6 +70,9 @@ pub async fn connect_object(call: &mut Call, kind: &str, rest: &str) -> Result<R
         admission::run_validating(&call.server, &attributes, Some(&options), &mut call.warnings).await?;
     }
     let object = call.get(&name).ok_or_else(|| call.not_found(&name))?;
+    if kind == "PodExecOptions" || kind == "PodAttachOptions" {
+        log::check_container(&object.value, text_of(&options, "container"))?;
+    }
     Err(match resource.plural.as_str() {
         "pods" if object.value.pointer("/spec/nodeName").is_none() => {
             Status::bad_request(format!("pod {name} does not have a host assigned"))

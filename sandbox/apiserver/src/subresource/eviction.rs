@@ -13,12 +13,13 @@ use crate::store::{Change, Expect};
 pub async fn evict_pod(call: &mut Call) -> Result<Reply, Status> {
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
     // The old version of evictions is still understood.
-    if read_document(call).is_ok_and(|body| body.get("apiVersion").is_some_and(|v| v == "policy/v1beta1")) {
-        let mut body = read_document(call)?;
+    if read_document(call).is_ok_and(|body| body.value.get("apiVersion").is_some_and(|v| v == "policy/v1beta1")) {
+        let mut body = read_document(call)?.value;
         body["apiVersion"] = "policy/v1".into();
         (call.body, call.content_type) = (body.to_string().into(), "application/json".into());
     }
     let mut eviction = read_as(call, &options, ("policy", "v1", "Eviction"))?;
+    crate::namespace::check_open(call)?;
     let name = call.info.name.clone();
     if meta::object_name(&eviction) != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::admission::Operation;
-use crate::body::media_type;
+use crate::body::{Document, media_type, split_repeats};
 use crate::call::{Call, Reply};
 use crate::error::Status;
 use crate::meta;
@@ -149,7 +149,7 @@ pub async fn serve_scale(call: &mut Call) -> Result<Reply, Status> {
     }
     let (options, change) = if call.info.verb == "update" {
         let options = WriteOptions::parse(&call.query, "UpdateOptions", false)?;
-        let scale = scale_body(call)?;
+        let scale = scale_body(call, &options)?;
         (options, ScaleChange::Put(scale))
     } else {
         let apply = media_type(&call.content_type) == "application/apply-patch+yaml";
@@ -193,7 +193,9 @@ pub async fn serve_scale(call: &mut Call) -> Result<Reply, Status> {
         let after = change.applied(&bytes, &before)?;
         if applies { own_replicas(call, &options, &paths, live, &after) } else { set_scale(call, &paths, live, &after) }
     };
-    let reply = write::modify_object(call, &options, Part::Scale, &name, applies, &rewrite).await?;
+    // Where nobody owns the replicas nobody is tracked (`skipNonAppliedManager` over the entries of the scale).
+    let untracked = applies || scale_fields(&paths, &live_value).is_none();
+    let reply = write::modify_object(call, &options, Part::Scale, &name, untracked, &rewrite).await?;
     match reply {
         Reply::Object { code, payload } => {
             Ok(Reply::Plain { code, value: scale_of(&call.resource, &paths, payload.value()) })
@@ -339,8 +341,9 @@ fn scale_patch(call: &Call) -> Result<ScaleChange, Status> {
     }
 }
 
-fn scale_body(call: &Call) -> Result<Value, Status> {
-    let scale = read_document(call)?;
+fn scale_body(call: &mut Call, options: &WriteOptions) -> Result<Value, Status> {
+    let document = read_document(call)?;
+    let mut scale = document.value.clone();
     let member = |name: &str| scale.get(name).and_then(Value::as_str).unwrap_or_default();
     let (kind, api_version) = (member("kind"), member("apiVersion"));
     if !call.resource.is_custom() && !matches!(kind, "" | "Scale") {
@@ -358,16 +361,15 @@ fn scale_body(call: &Call) -> Result<Value, Status> {
         )));
     }
     if !matches!(kind, "" | "Scale") || !matches!(api_version, "" | "autoscaling/v1") {
-        return Err(Status::bad_request(
-            "no kind is registered for the type v1.Scale in scheme \
-             \"k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781\"",
-        ));
+        return Err(unregistered_scale());
     }
+    refuse_strictly(call, options, &document, &mut scale)?;
     write::check_name(call, &scale)?;
     let namespace = meta::metadata_text(&scale, "namespace");
     if !namespace.is_empty() && namespace != call.info.namespace {
         return Err(write::mismatched_namespace());
     }
+    meta::metadata_mut(&mut scale).insert("namespace".into(), call.info.namespace.as_str().into());
     if scale.pointer("/spec/replicas").is_some_and(|r| !r.is_i64()) {
         let found = meta::json_type(&scale["spec"]["replicas"]);
         return Err(Status::bad_request(format!(
@@ -376,6 +378,39 @@ fn scale_body(call: &Call) -> Result<Value, Status> {
         )));
     }
     Ok(scale)
+}
+
+/// What a custom resource's codec says of a Scale that it can not take as it is.
+fn unregistered_scale() -> Status {
+    Status::bad_request(
+        "no kind is registered for the type v1.Scale in scheme \
+         \"k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781\"",
+    )
+}
+
+/// Strict decoding of a whole scale.
+fn refuse_strictly(
+    call: &mut Call,
+    options: &WriteOptions,
+    document: &Document,
+    scale: &mut Value,
+) -> Result<(), Status> {
+    let schema = TypeSchema::builtin("autoscaling", "v1", "Scale");
+    let strict = document.strict_errors(&schema.prune(scale), false);
+    match options.validation {
+        _ if strict.is_empty() => Ok(()),
+        FieldValidation::Ignore => Ok(()),
+        FieldValidation::Warn => {
+            strict.iter().flat_map(|text| split_repeats(text)).for_each(|text| call.warn(text));
+            Ok(())
+        }
+        FieldValidation::Strict if call.resource.is_custom() => Err(unregistered_scale()),
+        FieldValidation::Strict => {
+            let why = strict.join(", ");
+            let text = "Scale in version \"v1\" cannot be handled as a Scale: strict decoding error";
+            Err(Status::bad_request(format!("{text}: {why}")))
+        }
+    }
 }
 
 fn patched_scale(kind: ScalePatch, bytes: &[u8], before: &Value) -> Result<Value, Status> {

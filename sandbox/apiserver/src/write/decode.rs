@@ -37,7 +37,7 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
         Some(yaml) if !resource.is_custom() => unrecognized(yaml),
         _ => unrecognized(&format!("couldn't get version/kind; json parse error: {e}")),
     })?;
-    let mut value = document.value.clone();
+    let mut value = if resource.is_custom() { document.value.clone() } else { document.merged_value() };
     if value.is_null() {
         value = Value::Object(serde_json::Map::new());
     }
@@ -264,7 +264,7 @@ fn settle_numbers(value: &mut Value) {
 }
 
 /// The body in an error text: the beginning, in hex if it is no JSON.
-pub(super) fn summarize_body(body: &[u8]) -> String {
+pub fn summarize_body(body: &[u8]) -> String {
     const MAX: usize = 30;
     match body.first() {
         None => "<empty>".into(),
@@ -286,7 +286,9 @@ pub(super) fn enforce_strict(call: &mut Call, options: &WriteOptions, decoded: &
     }
     match options.validation {
         FieldValidation::Ignore => {}
-        FieldValidation::Warn => decoded.strict.iter().for_each(|text| call.warn(text.clone())),
+        FieldValidation::Warn => {
+            decoded.strict.iter().flat_map(|text| split_repeats(text)).for_each(|text| call.warn(text));
+        }
         FieldValidation::Strict => {
             let why = format!("strict decoding error: {}", decoded.strict.join(", "));
             return Err(unhandled_body(&call.resource, &call.resource.kind, &call.resource.version, &why));

@@ -57,7 +57,7 @@ pub(super) async fn insert_object(
     crate::auth::refuse_escalation(call, &object, None)?;
     let sent_version = meta::metadata_text(&object, "resourceVersion").to_owned();
     complete_new(call, &mut object, &now);
-    strategy::prepare_create(&call.server, &resource, &mut object)?;
+    strategy::prepare_create(&call.server, &call.user, &resource, &mut object)?;
     let generated = body_name.is_empty() && !meta::metadata_text(&object, "generateName").is_empty();
     let name = meta::object_name(&object).to_owned();
     let mut errors = kind_errors(&resource, Part::Whole, meta::validate_metadata(&object, &resource), &object, None);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::admission::{self, Attributes, Operation};
-use crate::body::{Document, Format, media_type, parse_yaml};
+use crate::body::{Document, Format, find_repeats, media_type, parse_yaml, split_repeats};
 use crate::call::{Call, Payload, Reply};
 use crate::clock::write_seconds;
 use crate::error::{Cause, Status, go_quote};
@@ -33,7 +33,7 @@ use insert::{insert_object, invalid_object, kind_errors};
 use patching::*;
 use replace::*;
 
-pub use decode::{check_name, mismatched_namespace};
+pub use decode::{check_name, mismatched_namespace, summarize_body};
 pub use patching::{apply_status, patch_invalid, patch_status};
 pub use replace::{admitted_options, modify_object};
 
@@ -139,7 +139,11 @@ pub async fn patch_part(call: &mut Call, part: Part) -> Result<Reply, Status> {
     }
     let change = match kind {
         Some(kind) => Edit::Patch(kind, call.body.to_vec()),
-        None => Edit::Apply(applied_object(call)?),
+        None => {
+            let applied = applied_object(call)?;
+            refuse_repeats(call, &options)?;
+            Edit::Apply(applied)
+        }
     };
     edit_object(call, &options, part, change).await
 }

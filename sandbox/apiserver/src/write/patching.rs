@@ -29,6 +29,25 @@ pub(super) fn applied_object(call: &Call) -> Result<Value, Status> {
     Ok(value)
 }
 
+/// Keys that an apply's body has twice (`applyPatcher`, `yaml.UnmarshalStrict`).
+pub(super) fn refuse_repeats(call: &mut Call, options: &WriteOptions) -> Result<(), Status> {
+    // Most applies are JSON, where it is cheap to see that nothing is repeated.
+    let is_plain = Document::parse(&call.body, Format::Json).is_ok_and(|document| document.duplicates.is_empty());
+    if is_plain || options.validation == FieldValidation::Ignore {
+        return Ok(());
+    }
+    match find_repeats(&call.body) {
+        None => Ok(()),
+        Some(repeats) if options.validation == FieldValidation::Strict => {
+            Err(Status::bad_request(format!("error strict decoding YAML: error converting YAML to JSON: {repeats}")))
+        }
+        Some(repeats) => {
+            split_repeats(&repeats).into_iter().for_each(|text| call.warn(text));
+            Ok(())
+        }
+    }
+}
+
 /// `patch: Invalid value: "...": why`, the 422 of a patch whose result cannot be decoded.
 pub fn patch_invalid(shown: &str, why: &str) -> Status {
     let error = FieldError::invalid_text("patch", shown, why);

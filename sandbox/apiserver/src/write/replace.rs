@@ -128,6 +128,9 @@ pub(super) async fn replace_object(
         let told = crate::pod_security::admit_object(&call.server, &resource, &object, Some(old))?;
         told.into_iter().for_each(|text| call.warn(text));
     }
+    if part == Part::Whole {
+        crate::default_classes::check_growth(&call.server, &resource, &object, old)?;
+    }
     if webhooks {
         admission::run_validating(&call.server, &attributes, Some(&object), &mut call.warnings).await?;
         // What a webhook added to a custom object goes when the object is stored.

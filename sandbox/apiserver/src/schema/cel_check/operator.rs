@@ -47,11 +47,13 @@ impl<'a> Checker<'_, 'a> {
                     (true, true) if first.name() != second.name() => self.complain_overload(name, arguments, nth),
                     (true, _) => first,
                     (_, true) => second,
-                    _ if matches!(first, Type::List(_)) || matches!(second, Type::List(_)) => Type::List(None),
+                    _ if [first, second].iter().any(|ty| matches!(ty, Type::List(_) | Type::Scalars(_))) => {
+                        Type::List(None)
+                    }
                     _ => Type::Dyn,
                 }
             }
-            operators::NEGATE if first.known_scalar() && !matches!(first, Type::Int | Type::Double | Type::Other) => {
+            operators::NEGATE if first.known_scalar() && !matches!(first, Type::Int | Type::Double) => {
                 self.complain_overload(name, arguments, nth)
             }
             operators::NEGATE => first,
@@ -67,7 +69,7 @@ impl<'a> Checker<'_, 'a> {
                 _ => Type::Dyn,
             },
             operators::INDEX => match first {
-                Type::List(_) if matches!(second, Type::Text | Type::Bool) => {
+                Type::List(_) | Type::Scalars(_) if matches!(second, Type::Text | Type::Bool) => {
                     self.complain_overload(name, arguments, nth)
                 }
                 Type::Map(_) if matches!(second, Type::Int | Type::Double | Type::Bool) => {
@@ -140,5 +142,41 @@ fn sign_of(operator: &str) -> &str {
         operators::CONDITIONAL => "?",
         operators::INDEX => "[",
         _ => operator.trim_matches('_').trim_start_matches('@'),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_cel::cel::parser::Parser;
+
+    use super::super::infer_type;
+    use super::*;
+
+    fn complaint(source: &str) -> Option<String> {
+        let tree = Parser::default().enable_optional_syntax(true).parse(source).unwrap();
+        let scopes = vec![("i".to_owned(), Type::Int), ("s".to_owned(), Type::Text), ("d".to_owned(), Type::Dyn)];
+        infer_type(&tree, source, scopes).err()
+    }
+
+    #[test]
+    fn a_list_that_is_written_out_holds_values_of_its_type() {
+        let found = complaint("i in [\"a\"]").unwrap();
+        let wanted = "1:3: found no matching overload for '@in' applied to '(int, list(string))'";
+        assert!(found.contains(wanted), "{found}");
+        assert_eq!(complaint("s in ['a', 'b'] && i in [1] && d in ['a'] && s in [d, 1]"), None);
+        assert!(complaint("[1]['a'] == 1").unwrap().contains("'_[_]' applied to '(list(int), string)'"));
+    }
+
+    #[test]
+    fn an_unsigned_number_equals_no_signed_one() {
+        let found = complaint("i == 1u").unwrap();
+        assert!(found.contains("1:3: found no matching overload for '_==_' applied to '(int, uint)'"), "{found}");
+        assert_eq!(complaint("i < 1u && d == 1u && 1u == 2u"), None);
+    }
+
+    #[test]
+    fn the_variable_of_an_optional_value_is_known_below_it() {
+        assert_eq!(complaint("d.?x.optMap(v, v.size()).orValue(0) == 0"), None);
+        assert!(complaint("d.?x.optMap(v, w).orValue(0) == 0").unwrap().contains("undeclared reference to 'w'"));
     }
 }

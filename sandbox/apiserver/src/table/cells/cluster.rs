@@ -198,3 +198,36 @@ pub fn priority_class(o: &Value, now: Timestamp) -> Vec<Value> {
     let policy = text_or(o, "preemptionPolicy", "PreemptLowerPriority");
     cells![name_cell(o), number_at(o, "value"), is_default, age_cell(o, now), policy]
 }
+
+pub fn flow_schema(o: &Value, now: Timestamp) -> Vec<Value> {
+    let conditions = list_at(o, "status.conditions").iter();
+    let dangling = conditions.filter(|c| text_at(c, "type") == "Dangling").map(|c| text_at(c, "status")).next();
+    let missing = match dangling.as_deref() {
+        None => "?",
+        Some("True") => "True",
+        Some(_) => "False",
+    };
+    cells![
+        name_cell(o),
+        text_or(o, "spec.priorityLevelConfiguration.name", NONE),
+        number_at(o, "spec.matchingPrecedence"),
+        text_or(o, "spec.distinguisherMethod.type", NONE),
+        age_cell(o, now),
+        missing
+    ]
+}
+
+pub fn priority_level(o: &Value, now: Timestamp) -> Vec<Value> {
+    let number = |path: &str| value_at(o, path).cloned().unwrap_or_else(|| NONE.into());
+    let kind = text_at(o, "spec.type");
+    let shares = format!("spec.{}.nominalConcurrencyShares", if kind == "Exempt" { "exempt" } else { "limited" });
+    cells![
+        name_cell(o),
+        kind,
+        number(&shares),
+        number("spec.limited.limitResponse.queuing.queues"),
+        number("spec.limited.limitResponse.queuing.handSize"),
+        number("spec.limited.limitResponse.queuing.queueLengthLimit"),
+        age_cell(o, now)
+    ]
+}

@@ -102,3 +102,22 @@ pub fn print_ingress(o: &Value, now: Timestamp) -> Vec<Value> {
 pub fn network_policy(o: &Value, now: Timestamp) -> Vec<Value> {
     cells![name_cell(o), selector_cell(o, "spec.podSelector"), age_cell(o, now)]
 }
+
+pub fn ip_address(o: &Value, now: Timestamp) -> Vec<Value> {
+    let parent = value_at(o, "spec.parentRef").map_or_else(
+        || NONE.to_owned(),
+        |parent| {
+            let (group, resource) = (text_at(parent, "group"), text_at(parent, "resource"));
+            let plural = if group.is_empty() { resource } else { format!("{resource}.{group}") };
+            let parts = [plural, text_at(parent, "namespace"), text_at(parent, "name")];
+            parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
+        },
+    );
+    // There is an age in the row, and no column for it.
+    cells![name_cell(o), parent, age_cell(o, now)]
+}
+
+pub fn service_ranges(o: &Value, now: Timestamp) -> Vec<Value> {
+    let ranges: Vec<&str> = list_at(o, "spec.cidrs").iter().filter_map(Value::as_str).collect();
+    cells![name_cell(o), ranges.join(","), age_cell(o, now)]
+}

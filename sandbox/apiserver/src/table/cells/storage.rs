@@ -80,3 +80,26 @@ pub fn volume_attachment(o: &Value, now: Timestamp) -> Vec<Value> {
         age_cell(o, now)
     ]
 }
+
+pub fn csi_driver(o: &Value, now: Timestamp) -> Vec<Value> {
+    let flag = |member: &str, unset: bool| value_at(o, member).and_then(Value::as_bool).unwrap_or(unset);
+    let texts = |path: &str, shown: &dyn Fn(&Value) -> String| {
+        let texts: Vec<String> = list_at(o, path).iter().map(shown).collect();
+        texts.join(",")
+    };
+    let or_unset = |text: String| if text.is_empty() { UNSET.to_owned() } else { text };
+    cells![
+        name_cell(o),
+        flag("spec.attachRequired", true),
+        flag("spec.podInfoOnMount", false),
+        flag("spec.storageCapacity", false),
+        or_unset(texts("spec.tokenRequests", &|request| text_at(request, "audience"))),
+        flag("spec.requiresRepublish", false),
+        or_unset(texts("spec.volumeLifecycleModes", &|mode| mode.as_str().unwrap_or_default().to_owned())),
+        age_cell(o, now)
+    ]
+}
+
+pub fn attributes_class(o: &Value, now: Timestamp) -> Vec<Value> {
+    cells![name_cell(o), text_at(o, "driverName"), age_cell(o, now)]
+}
