@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     history::Commit,
     hostile::is_hostile,
-    workloads::{self, Amount, Ceiling, is_service, list_tasks, name_workload},
+    workloads::{self, Amount, Ceiling, is_service, list_tasks, name_workload, read_binding},
 };
 
 mod quota;
@@ -45,7 +45,7 @@ pub struct Invariants {
     pub deleted: BTreeSet<String>,
     /// What each cluster's share of a binding was, ever: by binding and cluster.
     shares: BTreeMap<(String, String), Vec<Value>>,
-    /// Pods in the Works of each binding, by cluster.
+    /// Pods in each Work, by its name and namespace.
     works: BTreeMap<(String, String), u64>,
     pub checked: u64,
     /// Two replicas may grant at once: only what is placed is held against limits.
@@ -60,7 +60,7 @@ pub struct Invariants {
     used: BTreeMap<String, Amount>,
     /// Each limit that a queue's object said, and since when.
     said_limits: BTreeMap<String, Vec<(u128, Ceiling)>>,
-    /// What the Works of each Deployment ask for, by binding and namespace.
+    /// What the Works of each Deployment ask for, by their names and namespaces.
     sent: BTreeMap<(String, String), Amount>,
     /// What each Deployment was charged, since when.
     charges: BTreeMap<String, Vec<(u128, Amount)>>,
@@ -297,6 +297,7 @@ impl Invariants {
         let copy = &work["spec"]["workload"]["manifests"][0];
         let tasks = copy["spec"]["tasks"].as_array().unwrap();
         let number = |value: &Value| value.as_u64().unwrap_or(0);
+        let binding = read_binding(work);
         let is_it = |share: &Value| {
             let is_task = |task: &Value| {
                 let share = &share["tasks"][text(&task["name"])];
@@ -305,17 +306,17 @@ impl Invariants {
             };
             tasks.iter().all(is_task) && share["minAvailable"] == copy["spec"]["minAvailable"]
         };
-        let shares = self.shares.get(&(name.to_owned(), cluster.clone())).map(Vec::as_slice).unwrap_or_default();
+        let shares = self.shares.get(&(binding.to_owned(), cluster.clone())).map(Vec::as_slice).unwrap_or_default();
         assert!(shares.iter().any(is_it), "{cluster} gets of {name} {copy}, and its shares were {shares:?}");
         let is_applied = work["status"]["conditions"].is_array() || !self.says_applied;
         let pods = if is_applied { tasks.iter().map(|task| number(&task["replicas"])).sum() } else { 0 };
         self.works.insert((name.to_owned(), namespace.to_owned()), pods);
-        let Some(job) = self.jobs.get(name_workload(name)) else { return };
+        let Some(job) = self.jobs.get(name_workload(binding)) else { return };
         if job["metadata"]["uid"] != work["metadata"]["annotations"]["simulation/uid"] {
             return;
         }
         let all: u64 = job["spec"]["tasks"].as_array().unwrap().iter().map(|task| number(&task["replicas"])).sum();
-        let copies = self.bindings.get(name).map_or(1, |binding| if is_duplicated(binding) { 2 } else { 1 });
+        let copies = self.bindings.get(binding).map_or(1, |binding| if is_duplicated(binding) { 2 } else { 1 });
         let all = all * copies;
         let sent: u64 = self.works.iter().filter(|((of, _), _)| of == name).map(|(_, pods)| pods).sum();
         assert!(sent <= all, "{sent} pods of the {all} of {name} are in the members");

@@ -24,7 +24,7 @@ use tower::ServiceExt;
 use crate::{
     history::History,
     hostile::is_hostile,
-    workloads::{Amount, is_service, name_binding},
+    workloads::{Amount, is_service, name_binding, name_work},
 };
 
 mod links;
@@ -243,8 +243,10 @@ impl StandIn {
             let targets = binding["spec"]["clusters"].as_array().cloned().unwrap_or_default();
             for target in &targets {
                 let namespace = format!("karmada-es-{}", text(&target["name"]));
+                let work_name = name_work(&name);
                 let is_it = |work: &&Value| {
-                    work["metadata"]["namespace"] == namespace.as_str() && work["metadata"]["name"] == name.as_str()
+                    let metadata = &work["metadata"];
+                    metadata["namespace"] == namespace.as_str() && metadata["name"] == work_name.as_str()
                 };
                 let known = works.iter().find(is_it);
                 let replicas = target["replicas"].to_string();
@@ -278,12 +280,12 @@ impl StandIn {
                 } else {
                     work["apiVersion"] = "work.karmada.io/v1alpha1".into();
                     work["kind"] = "Work".into();
-                    work["metadata"]["name"] = name.as_str().into();
+                    work["metadata"]["name"] = work_name.as_str().into();
                     work["metadata"]["namespace"] = namespace.as_str().into();
                     write::Body::Create(work)
                 };
                 if let Err(failure) =
-                    write::execute_write(&self.host, &write_to(self::works(), &namespace, &name, body)).await
+                    write::execute_write(&self.host, &write_to(self::works(), &namespace, &work_name, body)).await
                 {
                     if is_hostile(&name) || is_service(job) {
                         self.refused.insert(name.clone(), Instant::now());

@@ -1,9 +1,12 @@
 //! Volcano Jobs and Deployments, read alike, and what their pods ask for.
 
 use caldera_core::gang::SOLE_TASK;
+use caldera_crds::karmada::work::work_name;
 use caldera_runtime::watch::api_resource;
 use kube::api::ApiResource;
 use serde_json::Value;
+
+use crate::stand_in::NAMESPACE;
 
 /// What is counted, in the order of an [`Amount`].
 pub const RESOURCES: [&str; 2] = ["cpu", CARDS];
@@ -74,6 +77,17 @@ pub fn deployments() -> ApiResource {
 pub fn name_binding(workload: &Value) -> String {
     let suffix = if is_service(workload) { "deployment" } else { "job" };
     format!("{}-{suffix}", workload["metadata"]["name"].as_str().unwrap())
+}
+
+/// The Works of a ResourceBinding, one in each cluster's namespace.
+pub fn name_work(binding: &str) -> String {
+    let kind = if binding.ends_with("-deployment") { "Deployment" } else { "Job" };
+    work_name(kind, name_workload(binding), NAMESPACE)
+}
+
+/// The ResourceBinding of a Work.
+pub fn read_binding(work: &Value) -> &str {
+    work["metadata"]["annotations"]["resourcebinding.karmada.io/name"].as_str().unwrap_or_default()
 }
 
 /// The workload of a ResourceBinding.

@@ -16,6 +16,7 @@ use crate::{
     setting::queues,
     stand_in::{self, NAMESPACE, write_to},
     story::job,
+    workloads::name_work,
 };
 
 impl Hostile {
@@ -134,7 +135,8 @@ impl Hostile {
                 ("binding's status", Some(status(to(json!({"status": {"aggregatedStatus": items}})))))
             }
             19 | 20 => {
-                let Some((namespace, work)) = self.works.iter().find(|(_, work)| work == binding).cloned() else {
+                let Some((namespace, work)) = self.works.iter().find(|(_, work)| *work == name_work(binding)).cloned()
+                else {
                     return ("Work", None);
                 };
                 let body = if self.prng.below(2) == 0 {

@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use super::{Invariants, LATE, number, record, targets};
-use crate::workloads::{self, Amount, fits, list_tasks, name_binding, name_workload, read_amount, times};
+use crate::workloads::{
+    self, Amount, fits, list_tasks, name_binding, name_work, name_workload, read_amount, read_binding, times,
+};
 
 /// Pods that a record grants, whatever it calls their task.
 fn count_granted(record: &Value) -> u64 {
@@ -23,8 +25,8 @@ impl Invariants {
         if placed <= granted {
             return held;
         }
-        let mut sent = Amount::default();
-        for (_, amount) in self.sent.iter().filter(|((of, _), _)| of == name) {
+        let (mut sent, work) = (Amount::default(), name_work(name));
+        for (_, amount) in self.sent.iter().filter(|((of, _), _)| *of == work) {
             workloads::add(&mut sent, *amount);
         }
         std::array::from_fn(|at| charged[at].max(held[at].min(sent[at])))
@@ -48,7 +50,7 @@ impl Invariants {
         let task = &list_tasks(&work["spec"]["workload"]["manifests"][0])[0];
         let asked = times(task.each, task.replicas);
         self.sent.insert((name.to_owned(), namespace.to_owned()), asked);
-        let charges = self.charges.get(name).map(Vec::as_slice).unwrap_or_default();
+        let charges = self.charges.get(read_binding(work)).map(Vec::as_slice).unwrap_or_default();
         let ends = charges.iter().skip(1).map(|(from, _)| *from).chain([now]);
         let mut counting = charges.iter().zip(ends).filter(|(_, end)| end + LATE >= now);
         let was_charged = counting.any(|((_, charged), _)| fits(asked, *charged));
