@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use caldera_runtime::{
-    otlp::{choose_endpoint, start_exporter},
+    otlp::{choose_endpoint, start_span_exporter},
     telemetry::start_logging_and_tracing,
 };
 use clap::FromArgMatches;
@@ -26,7 +26,7 @@ async fn run() -> ExitCode {
     let process = args.command.process();
     let collector = process
         .and_then(|args| choose_endpoint(args.otlp_endpoint.as_deref(), |variable| std::env::var(variable).ok()));
-    let started = collector.as_ref().map(|collector| start_exporter(&collector.url, &service)).transpose();
+    let started = collector.as_ref().map(|collector| start_span_exporter(&collector.url, &service)).transpose();
     let (otlp, ignored) = match (started, collector.and_then(|collector| collector.variable)) {
         (Ok(otlp), _) => (otlp, None),
         // It may be meant for others.

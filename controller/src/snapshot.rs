@@ -40,7 +40,7 @@ pub struct Snapshot {
 #[must_use]
 pub fn take_snapshot(controller: &Controller) -> Snapshot {
     let objects = &controller.objects;
-    let in_line = controller.list_gang_jobs_in_line();
+    let in_line = controller.map_queued_bindings_to_leaders();
     let job = |binding: &Binding| {
         describe_snapshot_job(controller, binding, controller.jobs.states.get(&binding.key)?, &in_line)
     };

@@ -33,12 +33,12 @@ impl<T: PartialEq + ?Sized> Interned<T> {
     {
         let mut hasher = DefaultHasher::new();
         value.hash(&mut hasher);
-        self.intern_by(hasher.finish(), value)
+        self.intern_by_fingerprint(hasher.finish(), value)
     }
 
     /// The same among values with this number alone: where equal ones are to be told apart by more, such as how their
     /// amounts are written.
-    pub fn intern_by(&mut self, number: u64, value: Arc<T>) -> Arc<T> {
+    pub fn intern_by_fingerprint(&mut self, number: u64, value: Arc<T>) -> Arc<T> {
         if let Some(same) = self.0.get(&number).and_then(Weak::upgrade).filter(|same| **same == *value) {
             return same;
         }
@@ -76,9 +76,9 @@ mod tests {
     #[test]
     fn values_of_other_numbers_are_told_apart() {
         let mut shared = Interned::<str>::default();
-        let one = shared.intern_by(1, "a".into());
-        assert!(Arc::ptr_eq(&one, &shared.intern_by(1, "a".into())));
-        assert!(!Arc::ptr_eq(&one, &shared.intern_by(2, "a".into())));
-        assert_eq!(&*shared.intern_by(1, "b".into()), "b");
+        let one = shared.intern_by_fingerprint(1, "a".into());
+        assert!(Arc::ptr_eq(&one, &shared.intern_by_fingerprint(1, "a".into())));
+        assert!(!Arc::ptr_eq(&one, &shared.intern_by_fingerprint(2, "a".into())));
+        assert_eq!(&*shared.intern_by_fingerprint(1, "b".into()), "b");
     }
 }

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 pub use self::{
     dropped::register_dropped,
     endpoint::{CollectorEndpoint, choose_endpoint},
-    export::{OtlpError, start_exporter},
+    export::{OtlpError, start_span_exporter},
     layer::OtlpLayer,
 };
 

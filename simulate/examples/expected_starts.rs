@@ -92,7 +92,7 @@ fn growing_fleet(waiting: usize) -> State {
     let jobs = (0..waiting).map(of).collect();
     let queues = (0..10).map(|i| QueueSpec::unlimited(format!("queue-{i}").as_str())).collect();
     let members = vec![Member { cluster: one.cluster, nodes: one.nodes, ..Member::default() }];
-    State { now: NOW, members, queues, jobs, ..State::default() }
+    State { now: EpochSeconds::new(NOW), members, queues, jobs, ..State::default() }
 }
 
 fn one_pod() -> Resources {

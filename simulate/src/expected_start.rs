@@ -162,7 +162,7 @@ const fn round_up(value: u64) -> u64 {
 fn ends_window(state: &State, second: i64) -> bool {
     let before = EpochSeconds::new(second.saturating_sub(1));
     let end = |member: &Member| member.cluster.maintenance.next_end(before);
-    second > state.now && state.members.iter().filter_map(end).any(|end| end.as_seconds() == second)
+    second > state.now.as_seconds() && state.members.iter().filter_map(end).any(|end| end.as_seconds() == second)
 }
 
 /// None of those that start together starts before the last of them.

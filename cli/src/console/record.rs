@@ -88,7 +88,7 @@ impl Record {
             let mut reported = Vec::new();
             report_queue_changes(&self.queues, &queues, |subject, what, words| reported.push((subject, what, words)));
             report_member_changes(&self.members, &members, |subject, what, words| {
-                reported.push((subject, what, words))
+                reported.push((subject, what, words));
             });
             let changes =
                 reported.into_iter().map(|(subject, what, words)| FleetChange { at: now, subject, what, words });

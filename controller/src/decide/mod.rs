@@ -248,7 +248,7 @@ impl Controller {
 
     /// Bindings of jobs of gangs that are in line, or are once their gangs are looked at, each with the first of those
     /// that it starts together with.
-    pub(crate) fn list_gang_jobs_in_line(&self) -> BTreeMap<Key, Option<Key>> {
+    pub(crate) fn map_queued_bindings_to_leaders(&self) -> BTreeMap<Key, Option<Key>> {
         self.jobs.gangs.list_in_line(
             |gang| self.find_gang_spec(gang),
             |queue, asked| self.objects.check_job_size(queue, || asked.clone()),

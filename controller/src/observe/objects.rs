@@ -434,5 +434,5 @@ fn is_of_its_namespace(binding: &Binding) -> bool {
 
 /// Amounts that are equal and written in another way are kept apart: what is told of them is what their user wrote.
 fn intern_as_written<T: fmt::Debug + PartialEq>(kept: &mut Interned<T>, value: Arc<T>) -> Arc<T> {
-    kept.intern_by(fingerprint(&value), value)
+    kept.intern_by_fingerprint(fingerprint(&value), value)
 }

@@ -159,7 +159,7 @@ pub fn split_gang(problem: &SplitProblem<'_>) -> Result<Plan, GangRefusal> {
     if let Some(copies) =
         problem.copies.filter(|copies| problem.previous.is_none() && reschedule::has_partitioned_copy(problem, copies))
     {
-        return reschedule::stay_or_leave(problem, copies);
+        return reschedule::reschedule_partitioned_gang(problem, copies);
     }
     if sum_pods(&whole) == 0 {
         return if problem.previous.is_some() { Ok(Plan::default()) } else { Err(GangRefusal::NoPods) };

@@ -25,7 +25,7 @@ fn holds_partitions(gang: &Gang, copies: &Plan, cluster: &ClusterName) -> bool {
 
 /// A gang whose copies have partitions, which nobody can resize: it leaves all their clusters, or stays in all of them.
 /// It leaves only where more of it, or all of it in fewer clusters, can be elsewhere.
-pub(super) fn stay_or_leave(problem: &SplitProblem<'_>, copies: &Plan) -> Result<Plan, GangRefusal> {
+pub(super) fn reschedule_partitioned_gang(problem: &SplitProblem<'_>, copies: &Plan) -> Result<Plan, GangRefusal> {
     let gang = problem.gang;
     let left = |candidate: &&Candidate<'_>| !holds_partitions(gang, copies, candidate.name);
     let moved = split_gang(&SplitProblem {

@@ -1,7 +1,7 @@
 //! The host's checks of a queue: every rule of Volcano at once, each with field, value and limit. A change is refused
 //! only for what it makes worse.
 //!
-//! Rule: as [`super::list_creation_refusals`] (`validate_queue.go`), so that no member refuses what the host accepted.
+//! Rule: as [`super::list_volcano_creation_refusals`] (`validate_queue.go`), so that no member refuses what the host accepted.
 //! The ranges of `weight` and `priority` are in the schema. Our own annotations have to be readable, and some group of
 //! nodes usable where groups are named. Four checks are stricter, because members could not have such a tree: parents
 //! must not form a circle (Volcano walks up without looking for the queue itself), the depth counts the queues below a
@@ -65,7 +65,7 @@ const OF_QUEUES: [&str; 18] = [
 
 /// `field: what is wrong`, for each thing wrong with a new queue beside those `there` are.
 #[must_use]
-pub fn list_creation_problems(queue: &Value, there: &[&Value]) -> Vec<String> {
+pub fn list_host_creation_problems(queue: &Value, there: &[&Value]) -> Vec<String> {
     if name_of(queue) == ROOT_QUEUE {
         return vec![format!("metadata.name: {ROOT_RESERVED}")];
     }
@@ -86,7 +86,7 @@ pub fn list_unknown_annotations(queue: &Value) -> Vec<String> {
 
 /// The same for what is wrong, or worse than before, in `new`.
 #[must_use]
-pub fn list_update_problems(old: &Value, new: &Value, there: &[&Value]) -> Vec<String> {
+pub fn list_host_update_problems(old: &Value, new: &Value, there: &[&Value]) -> Vec<String> {
     let before: BTreeMap<Kind, Quantity> =
         find_faults(old, there).into_iter().map(|fault| (fault.kind, fault.by)).collect();
     let worse = find_faults(new, there)

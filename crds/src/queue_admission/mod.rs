@@ -1,6 +1,6 @@
 //! The admission rules of Volcano's own webhooks for `scheduling.volcano.sh/v1beta1` Queue: defaults on CREATE, checks
 //! on CREATE, UPDATE and DELETE, as plain functions of JSON and of the existing queues; and the stricter checks of our
-//! webhook on the host ([`list_creation_problems`], [`list_update_problems`]).
+//! webhook on the host ([`list_host_creation_problems`], [`list_host_update_problems`]).
 //!
 //! Rule: Volcano `pkg/webhooks/admission/queues/{mutate/mutate_queue,validate/validate_queue}.go` with its default
 //! flags (depth at most 5, the root's resources protected, pods not looked at on DELETE). Amounts are compared exactly
@@ -18,7 +18,7 @@ use crate::{
     object::{annotation_of, name_of, read_text_at},
 };
 use amounts::{Amounts, check_amount, read_amounts};
-pub use host::{list_creation_problems, list_unknown_annotations, list_update_problems};
+pub use host::{list_host_creation_problems, list_host_update_problems, list_unknown_annotations};
 
 /// Annotation: the queue's path for hdrf, `root/a/b`.
 pub const HIERARCHY: &str = "volcano.sh/hierarchy";
@@ -48,7 +48,7 @@ pub fn fill_queue_defaults(queue: &mut Value) {
 
 /// What is wrong with a new queue beside those `there` are; empty if it may be created.
 #[must_use]
-pub fn list_creation_refusals(queue: &Value, there: &[&Value]) -> Vec<Refusal> {
+pub fn list_volcano_creation_refusals(queue: &Value, there: &[&Value]) -> Vec<Refusal> {
     let mut refusals = own_refusals(queue, there);
     if refusals.is_empty() {
         refusals.extend(tree::check_parent(queue, there));
@@ -61,7 +61,7 @@ pub fn list_creation_refusals(queue: &Value, there: &[&Value]) -> Vec<Refusal> {
 
 /// What is wrong with changing `old` into `new`; empty if it may be done.
 #[must_use]
-pub fn list_update_refusals(old: &Value, new: &Value, there: &[&Value]) -> Vec<Refusal> {
+pub fn list_volcano_update_refusals(old: &Value, new: &Value, there: &[&Value]) -> Vec<Refusal> {
     let mut refusals = own_refusals(new, there);
     let moved = parent_of(old) != parent_of(new);
     if refusals.is_empty() && moved {

@@ -12,7 +12,9 @@ fn texts(refusals: &[Refusal]) -> Vec<&str> {
 }
 
 fn created(queue: &Value, there: &[Value]) -> String {
-    join_messages(&list_creation_refusals(queue, &there.iter().collect::<Vec<_>>())).trim_matches(['[', ']']).to_owned()
+    join_messages(&list_volcano_creation_refusals(queue, &there.iter().collect::<Vec<_>>()))
+        .trim_matches(['[', ']'])
+        .to_owned()
 }
 
 #[test]
@@ -36,7 +38,7 @@ fn guarantee_at_most_deserved_at_most_capability() {
         json!({"guarantee": {"resource": {"cpu": "3", "memory": "1Gi"}}, "deserved": {"cpu": "2"}, "capability": {"cpu": "1"}}),
     );
     assert_eq!(
-        texts(&list_creation_refusals(&bad, &[])),
+        texts(&list_volcano_creation_refusals(&bad, &[])),
         [
             "requestBody.spec.deserved.cpu: Invalid value: \"2\": deserved[cpu]=2 must be >= guarantee[cpu]=3",
             "requestBody.spec.deserved.memory: Invalid value: \"<nil>\": deserved[memory] must be >= guarantee[memory]=1Gi",
@@ -44,7 +46,7 @@ fn guarantee_at_most_deserved_at_most_capability() {
         ]
     );
     let good = json!({"guarantee": {"resource": {"cpu": "1000m"}}, "deserved": {"cpu": 1}, "capability": {"cpu": "1"}});
-    assert!(list_creation_refusals(&queue("q", good), &[]).is_empty());
+    assert!(list_volcano_creation_refusals(&queue("q", good), &[]).is_empty());
 }
 
 #[test]
@@ -62,11 +64,11 @@ fn a_submitted_state_is_open_or_closed() {
     let mut closing = queue("q", json!({}));
     closing["status"] = json!({"state": "Closing"});
     assert_eq!(
-        texts(&list_creation_refusals(&closing, &[])),
+        texts(&list_volcano_creation_refusals(&closing, &[])),
         ["requestBody.spec.state: Invalid value: \"Closing\": queue state must be in [Open Closed]"]
     );
     closing["status"]["state"] = "Closed".into();
-    assert!(list_creation_refusals(&closing, &[]).is_empty());
+    assert!(list_volcano_creation_refusals(&closing, &[]).is_empty());
 }
 
 #[test]
@@ -106,7 +108,7 @@ fn the_parent_is_there_without_pods_and_not_too_far_down() {
     let (a, b) = (below("a", "root"), below("b", "a"));
     let moved = below("a", "b");
     assert_eq!(
-        texts(&list_update_refusals(&a, &moved, &[&a, &b])),
+        texts(&list_volcano_update_refusals(&a, &moved, &[&a, &b])),
         Vec::<&str>::new(),
         "Volcano looks at the stored parents: b is below a, which is still below root"
     );
@@ -154,18 +156,18 @@ fn a_parent_holds_its_descendants() {
     let there: Vec<&Value> = there.iter().collect();
     let shrunk = queue("p", json!({"capability": {"cpu": "5"}}));
     assert_eq!(
-        texts(&list_update_refusals(&old, &shrunk, &there)),
+        texts(&list_volcano_update_refusals(&old, &shrunk, &there)),
         ["queue p capability[cpu]=5 is smaller than its descendants' max capability=6"]
     );
     let same = queue("p", json!({"capability": {"cpu": "8000m"}, "weight": 9}));
-    assert!(list_update_refusals(&old, &same, &there).is_empty(), "nothing about resources changed");
+    assert!(list_volcano_update_refusals(&old, &same, &there).is_empty(), "nothing about resources changed");
 }
 
 #[test]
 fn the_root_s_resources_are_protected() {
     let (old, new) = (queue("root", json!({})), queue("root", json!({"capability": {"cpu": "1"}})));
     assert_eq!(
-        texts(&list_update_refusals(&old, &new, &[&old])),
+        texts(&list_volcano_update_refusals(&old, &new, &[&old])),
         ["root queue's resource attributes (capability, deserved, guarantee) cannot be modified"]
     );
 }

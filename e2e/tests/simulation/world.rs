@@ -148,7 +148,7 @@ pub async fn run(seed: u64, planned: Option<PlannedFault>, keep: bool) -> Outcom
     let faults = Faults::new(prng.fork(), planned, is_traced);
     let clock = Arc::new(CountedClock::starting_at(start));
     if actors.has(Actor::Members) {
-        stand_in.links = Some(Links::new(Prng::new(seed ^ 0x6c69_6e6b_73), faults.clone(), &MEMBERS));
+        stand_in.links = Some(Links::new(Prng::new(seed ^ 0x006c_696e_6b73), faults.clone(), &MEMBERS));
     }
     let mut world = World {
         actors,

@@ -44,7 +44,7 @@ pub enum OtlpError {
 ///
 /// # Errors
 /// If the address is none, or no client can be made for it.
-pub fn start_exporter(endpoint: &str, service: &str) -> Result<OtlpLayer, OtlpError> {
+pub fn start_span_exporter(endpoint: &str, service: &str) -> Result<OtlpLayer, OtlpError> {
     let wrong = || OtlpError::Address(endpoint.to_owned());
     let url: http::Uri = endpoint.parse().map_err(|_| wrong())?;
     let (Some(scheme @ ("http" | "https")), Some(authority)) = (url.scheme_str(), url.authority()) else {

@@ -139,7 +139,7 @@ fn span_ids(request: &Value) -> Vec<String> {
 #[tokio::test]
 async fn spans_reach_a_collector_and_a_batch_that_it_is_too_busy_for_is_sent_again() {
     let (url, stub) = serve_stub(&[StatusCode::SERVICE_UNAVAILABLE]).await;
-    let layer = start_exporter(&url, "caldera-test").unwrap();
+    let layer = start_span_exporter(&url, "caldera-test").unwrap();
     let subscriber = tracing_subscriber::registry().with(layer);
     tracing::subscriber::with_default(subscriber, || {
         for _ in 0..3 {
@@ -173,7 +173,7 @@ async fn what_finds_the_queue_full_is_dropped_and_counted_and_nothing_waits() {
 async fn an_address_that_is_none_is_refused_at_start() {
     crate::tls::install_provider();
     for wrong in ["collector:4318", "grpc://collector:4317", "", "/v1/traces"] {
-        assert!(start_exporter(wrong, "caldera").is_err(), "{wrong}");
+        assert!(start_span_exporter(wrong, "caldera").is_err(), "{wrong}");
     }
 }
 

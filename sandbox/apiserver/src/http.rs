@@ -358,7 +358,7 @@ fn render_list(call: &Call, mut metadata: Value, items: &[Payload]) -> Result<Re
         Transform::PartialList(version) => {
             drop_empty_continue(&mut metadata);
             let shown: Vec<Value> = items.iter().map(|p| watch::partial_metadata(p.value(), version)).collect();
-            // Go appends to a list that is not made: one that nothing was added to is null (`asPartialObjectMetadataList`).
+            // A list that nothing was added to is null in Go (`asPartialObjectMetadataList`).
             let none = shown.is_empty();
             json!({
                 "kind": "PartialObjectMetadataList",

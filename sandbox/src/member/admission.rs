@@ -94,9 +94,9 @@ async fn validate_queue(State(queues): State<Queues>, Json(review): Json<Value>)
     let queues = queues.load();
     let there: Vec<&Value> = queues.iter().collect();
     let refusals = match text(&review, "/request/operation") {
-        "CREATE" => queue_admission::list_creation_refusals(new, &there),
+        "CREATE" => queue_admission::list_volcano_creation_refusals(new, &there),
         "DELETE" => queue_admission::list_deletion_refusals(text(&review, "/request/name"), &there),
-        _ => queue_admission::list_update_refusals(old, new, &there),
+        _ => queue_admission::list_volcano_update_refusals(old, new, &there),
     };
     answer_validation(&review, (!refusals.is_empty()).then(|| queue_admission::join_messages(&refusals)))
 }

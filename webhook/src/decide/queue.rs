@@ -12,8 +12,8 @@ use caldera_core::text::name_some;
 use caldera_crds::{
     names::{caldera::FORCE_DELETE, volcano::ROOT_QUEUE},
     queue_admission::{
-        fill_queue_defaults, list_creation_problems, list_deletion_refusals, list_unknown_annotations,
-        list_update_problems,
+        fill_queue_defaults, list_deletion_refusals, list_host_creation_problems, list_host_update_problems,
+        list_unknown_annotations,
     },
 };
 use serde_json::Value;
@@ -62,8 +62,8 @@ pub fn validate_queue(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>
             refused.chain(used).collect()
         }
         (_, Some(queue), _) if queue.pointer("/metadata/deletionTimestamp").is_some() => Vec::new(),
-        ("CREATE", Some(queue), _) => list_creation_problems(queue, &there),
-        (_, Some(queue), Some(old)) => list_update_problems(old, queue, &there),
+        ("CREATE", Some(queue), _) => list_host_creation_problems(queue, &there),
+        (_, Some(queue), Some(old)) => list_host_update_problems(old, queue, &there),
         _ => Vec::new(),
     };
     match (problems.is_empty(), snapshot.live) {

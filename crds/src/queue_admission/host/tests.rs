@@ -13,12 +13,12 @@ fn below(name: &str, parent: &str) -> Value {
 }
 
 fn created(queue: &Value, there: &[Value]) -> Vec<String> {
-    list_creation_problems(queue, &there.iter().collect::<Vec<_>>())
+    list_host_creation_problems(queue, &there.iter().collect::<Vec<_>>())
 }
 
 /// `old` is among those that are there.
 fn updated(old: &Value, new: &Value, there: &[Value]) -> Vec<String> {
-    list_update_problems(old, new, &there.iter().chain([old]).collect::<Vec<_>>())
+    list_host_update_problems(old, new, &there.iter().chain([old]).collect::<Vec<_>>())
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn name_task(at: usize, task: &TaskAsk) -> TaskName {
 pub(crate) fn split_admission(parts: &[Part], mut all: Admission) -> Vec<Admission> {
     let granted = mem::take(&mut all.tasks);
     all.charged = Resources::new();
-    all.together = parts.iter().map(|part| part.job.created.as_time().into()).max();
+    all.together = parts.iter().map(|part| part.job.created.as_time()).max();
     let one = |(at, part): (usize, &Part)| {
         let mut charged = Resources::new();
         let mut tasks = BTreeMap::new();
