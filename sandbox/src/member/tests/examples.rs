@@ -19,7 +19,7 @@ fn apply(cluster: &mut Cluster, mut object: Value) -> Result<(), String> {
             let there: Vec<Value> = cluster.world.of(Kind::Queue).cloned().collect();
             let there: Vec<&Value> = there.iter().collect();
             caldera_crds::queue_admission::fill_queue_defaults(&mut object);
-            let refusals = caldera_crds::queue_admission::list_creation_refusals(&object, &there);
+            let refusals = caldera_crds::queue_admission::list_volcano_creation_refusals(&object, &there);
             if !refusals.is_empty() {
                 return Err(caldera_crds::queue_admission::join_messages(&refusals));
             }
