@@ -1,12 +1,12 @@
 //! The host's checks of a queue: every rule of Volcano at once, each with field, value and limit. A change is refused
 //! only for what it makes worse.
 //!
-//! Rule: as [`super::list_volcano_creation_refusals`] (`validate_queue.go`), so that no member refuses what the host accepted.
-//! The ranges of `weight` and `priority` are in the schema. Our own annotations have to be readable, and some group of
-//! nodes usable where groups are named. Four checks are stricter, because members could not have such a tree: parents
-//! must not form a circle (Volcano walks up without looking for the queue itself), the depth counts the queues below a
-//! queue that moves, a zero capability of an extended resource is a limit, and resource names that no pod can request
-//! are refused: `requests.cpu`, which Volcano drops, and those of one card model, whose quota is an annotation.
+//! Rule: as [`super::list_volcano_creation_refusals`] (`validate_queue.go`), so that no member refuses what the host
+//! accepted. The ranges of `weight` and `priority` are in the schema. Our own annotations have to be readable, and some
+//! group of nodes usable where groups are named. Four checks are stricter, because members could not have such a tree:
+//! parents must not form a circle (Volcano walks up without looking for the queue itself), the depth counts the queues
+//! below a queue that moves, a zero capability of an extended resource is a limit, and resource names that no pod can
+//! request are refused: `requests.cpu`, which Volcano drops, and those of one card model, whose quota is an annotation.
 //!
 //! A queue `root` is nobody's to create or to change on the host, and may be deleted: it is the fleet itself. The name
 //! `default` means the queue of jobs that name none, and is a queue like any other but that it stays.
