@@ -372,7 +372,9 @@ async fn calm(world: &mut World, stand_in: &mut StandIn, run: &mut HistoryRun, m
     if let Some(hostile) = &mut run.hostile {
         hostile.give_up(&world.user).await;
     }
-    // Whoever kept quota of a job that is gone has none for these: together they need every core of `lab`.
+    // Whoever kept quota of a job that is gone has none for these: together they need every core of `lab`. It may have
+    // been more for a while.
+    run.invariants.peaks.clear();
     for (name, queue, cores) in [("last-vision", "vision", 5), ("last-speech", "speech", 5)] {
         let action = Action::Submit(job(name, queue, &[("t0".into(), cores, cores, 1)], 30, false));
         world.act(&action, &mut run.invariants).await.unwrap();
