@@ -51,7 +51,7 @@ pub use domain::{Domain, DomainId, Domains, HyperNode, HyperNodeMember};
 pub use load::{MEASURED, MemberLoad, NodeUse, sum_node_use};
 pub use node_ref::NodeRef;
 pub use removed_pods::RemovedPods;
-pub(crate) use upcoming::count_upcoming_nodes_taken;
+pub(crate) use upcoming::{count_upcoming_nodes_taken, find_group_of_upcoming};
 
 use crate::{
     gang::{TaskName, WorkloadRef},

@@ -65,9 +65,11 @@ pub struct MaintenanceWindow {
 pub struct ExpectedRun {
     /// It starts then.
     pub from: EpochSeconds,
-    /// It has ended by then; `None` where nobody says.
+    /// It has ended by then, as its workload says; `None` where that says nothing.
     pub ends: Option<EpochSeconds>,
-    /// All of it may be so many seconds later, where nodes must come first.
+    /// It is ended then, however late it began; `None` where it may run for ever.
+    pub limit: Option<EpochSeconds>,
+    /// It begins and ends so many seconds later, where nodes must come first.
     pub delay: i64,
 }
 
@@ -154,7 +156,15 @@ impl ExpectedRun {
 
     /// Who should have ended by now and has not may run for ever.
     fn known_end(self) -> Option<EpochSeconds> {
-        self.ends.filter(|ends| *ends > self.from).map(|ends| ends.saturating_add(self.delay))
+        let is_to_come = |end: &EpochSeconds| *end > self.from;
+        let said = self.ends.filter(is_to_come).map(|ends| ends.saturating_add(self.delay));
+        said.into_iter().chain(self.limit.filter(is_to_come)).min()
+    }
+
+    /// Whether it is ended before its nodes have come.
+    #[must_use]
+    pub fn ends_before_nodes_come(self) -> bool {
+        self.delay > 0 && self.limit.is_some_and(|limit| limit <= self.from.saturating_add(self.delay))
     }
 }
 
@@ -188,6 +198,10 @@ impl MaintenanceWindow {
             _ if run.from >= self.start => "nothing else starts there until then".to_owned(),
             Some(ends) => format!("it would run until {}", format_time(ends)),
             None => "it does not say for how long it runs".to_owned(),
+        };
+        let would = match run.delay {
+            0 => would,
+            delay => format!("{would}, since its nodes take {} to come", RunTime(delay)),
         };
         match self.node_groups.as_slice() {
             [] => format!("cluster {cluster} is under maintenance {self}: {would}"),
@@ -301,7 +315,7 @@ mod tests {
 
     fn run(from: i64, seconds: Option<i64>) -> ExpectedRun {
         let from = EpochSeconds::new(from);
-        ExpectedRun { from, ends: seconds.map(|seconds| from.saturating_add(seconds)), delay: 0 }
+        ExpectedRun { from, ends: seconds.map(|seconds| from.saturating_add(seconds)), limit: None, delay: 0 }
     }
 
     #[test]
@@ -338,6 +352,12 @@ mod tests {
         assert!(!window.keeps_out(run(400, None).with_delay(499)) && window.keeps_out(run(400, None).with_delay(500)));
         // It may find room before the nodes come.
         assert!(window.keeps_out(run(1_900, Some(10)).with_delay(300)));
+        // A limit counts from the release, however late its pods begin.
+        let limited =
+            |seconds: i64| ExpectedRun { limit: Some(EpochSeconds::new(400 + seconds)), ..run(400, Some(700)) };
+        assert!(!window.keeps_out(limited(600).with_delay(300)) && window.keeps_out(limited(601).with_delay(300)));
+        assert!(limited(300).with_delay(300).ends_before_nodes_come());
+        assert!(!limited(301).with_delay(300).ends_before_nodes_come() && !limited(0).ends_before_nodes_come());
         assert!(
             !window.keeps_out(run(899, Some(-5)).with_delay(0)) && window.keeps_out(run(899, Some(-5)).with_delay(1))
         );

@@ -65,6 +65,14 @@ fn world(max: u32) -> World {
     world
 }
 
+/// A job of ten cores with an annotation of so many seconds.
+fn submit_with(world: &mut World, name: &str, annotation: &str, seconds: i64) {
+    let mut job = super::world::job(name, "q", 10);
+    job["metadata"]["annotations"] = json!({format!("caldera.dev/{annotation}"): format!("{seconds}s")});
+    let job = world.put(job);
+    world.bind(&job, 10, true);
+}
+
 fn ask(world: &mut World, job: &str) -> (Verdict, Vec<String>) {
     let key = Key::new("ns", &format!("{job}-job"));
     let explanation = explain_job(&mut world.controller, &key, world.now).unwrap();
@@ -101,16 +109,41 @@ fn a_gang_that_fits_only_once_nodes_have_come_is_released_onto_them_and_nobody_e
 #[test]
 fn a_gang_is_not_released_onto_nodes_that_come_too_late_before_a_window() {
     let mut world = world(4);
-    let at = |seconds| format_time(world.now.saturating_add(SignedDuration::from_secs(seconds)).unwrap());
+    let now = world.now;
+    let at = |seconds| format_time(now.saturating_add(SignedDuration::from_secs(seconds)).unwrap());
     let windows = json!([{"start": at(900), "end": at(1_000)}]).to_string();
     world.patch("Cluster", "m1", &json!({"metadata": {"annotations": {"caldera.dev/maintenance": windows}}}));
-    for (name, seconds) in [("long", 310), ("short", 250)] {
-        let mut job = super::world::job(name, "q", 10);
-        job["metadata"]["annotations"] = json!({"caldera.dev/max-run-time": format!("{seconds}s")});
-        let job = world.put(job);
-        world.bind(&job, 10, true);
-    }
+    submit_with(&mut world, "long", "running-estimate", 310);
+    assert!(world.pass(3).is_empty());
+    let (_, message) = world.says("long");
+    let end = format!("it would run until {}, since its nodes take 10m to come", at(911));
+    assert!(message.contains(&format!("cluster m1 is under maintenance from {}", at(900))), "{message}");
+    assert!(message.contains(&end), "{message}");
+    submit_with(&mut world, "short", "running-estimate", 250);
     assert_eq!(world.settle(), ["short-job"]);
+}
+
+#[test]
+fn a_gang_is_not_released_onto_nodes_that_come_once_its_run_is_over() {
+    let mut world = world(4);
+    submit_with(&mut world, "short", "max-run-time", 600);
+    assert!(world.pass(3).is_empty());
+    let (reason, message) = world.says("short");
+    assert_eq!(reason, "InsufficientCapacity", "{message}");
+    assert!(message.contains("more nodes take 10m to come in m1, and its run is ended after 10m"), "{message}");
+    submit_with(&mut world, "long", "max-run-time", 601);
+    assert_eq!(world.settle(), ["long-job"]);
+}
+
+#[test]
+fn a_run_limit_is_of_the_release_and_not_of_when_nodes_have_come() {
+    let mut world = world(4);
+    let now = world.now;
+    let at = |seconds| format_time(now.saturating_add(SignedDuration::from_secs(seconds)).unwrap());
+    let windows = json!([{"start": at(900), "end": at(1_000)}]).to_string();
+    world.patch("Cluster", "m1", &json!({"metadata": {"annotations": {"caldera.dev/maintenance": windows}}}));
+    submit_with(&mut world, "a", "max-run-time", 800);
+    assert_eq!(world.settle(), ["a-job"]);
 }
 
 #[test]

@@ -12,6 +12,7 @@
 mod tests;
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::Arc,
@@ -20,7 +21,7 @@ use std::{
 use super::{AssumedPods, Fleet, FleetMember};
 use crate::{
     autoscaling::AutoscaledGroup,
-    inventory::{Amounts, Capacity, Inventory, NodeShape, Source, count_upcoming_nodes_taken},
+    inventory::{Amounts, Capacity, Inventory, NodeShape, Source, count_upcoming_nodes_taken, find_group_of_upcoming},
     place::Cluster,
     plan::PinnedDomains,
     resources::Resources,
@@ -29,7 +30,7 @@ use crate::{
 };
 
 /// Delays that are tried one after another before the longest is put up with: each costs a placement.
-const MOST_SOONER_DELAYS: usize = 3;
+const MOST_SOONER_DELAYS: usize = 7;
 
 /// What the autoscaled groups of a member may add.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -151,10 +152,19 @@ impl FleetMember {
         upcoming.map_or(&self.capacity, |upcoming| &upcoming.with_free)
     }
 
-    /// How long the last of its nodes takes that may come, if any may.
-    fn longest_delay(&self) -> Option<i64> {
-        self.upcoming.as_ref().filter(|upcoming| !upcoming.left.shapes.is_empty())?;
-        self.cluster.autoscaling.iter().map(|group| group.delay).max()
+    /// Nodes that may come and that nobody waits for, each shape with the seconds that one takes.
+    fn list_shapes_with_delays(&self) -> impl Iterator<Item = (&NodeShape, i64)> {
+        let delay_of = |group: &str| Some(self.cluster.autoscaling.iter().find(|it| it.name == group)?.delay);
+        let shapes = self.upcoming.iter().flat_map(|upcoming| &upcoming.left.shapes);
+        shapes.filter_map(move |shape| Some((shape, delay_of(find_group_of_upcoming(shape)?)?)))
+    }
+
+    /// What is free, or what `own` says of that, and the nodes that come within so many seconds.
+    fn capacity_within<'a>(&'a self, own: Option<&'a Capacity>, delay: i64) -> Cow<'a, Capacity> {
+        let free = own.unwrap_or(&self.capacity);
+        let is_soon = |(shape, takes): (&NodeShape, i64)| (takes <= delay).then(|| shape.clone());
+        let more: Vec<NodeShape> = self.list_shapes_with_delays().filter_map(is_soon).collect();
+        if more.is_empty() { Cow::Borrowed(free) } else { Cow::Owned(append_shapes(free, more)) }
     }
 }
 
@@ -177,24 +187,10 @@ impl Fleet {
     }
 
     /// The first that `find` finds where nodes that may come count as if they were there, after so many seconds: only
-    /// those of clusters where they come soonest, then those of others too, a few delays at most. None where no node
-    /// may come, or where none would help.
+    /// those that come soonest, then those that come later too, a few delays at most. None where no node may come, or
+    /// where none would help.
     pub fn find_with_upcoming<T>(&self, find: impl Fn(Vec<(&Cluster, &Capacity)>, i64) -> Option<T>) -> Option<T> {
-        let known = || self.members.values().filter(|member| member.known);
-        let delays: BTreeSet<i64> = known().filter_map(FleetMember::longest_delay).collect();
-        let (soonest, last) = (*delays.first()?, *delays.last()?);
-        let within = |delay: i64| {
-            let of = |member: &'_ FleetMember| member.longest_delay().is_some_and(|own| own <= delay);
-            let of = |member| if of(member) { member.capacity_with_upcoming() } else { &member.capacity };
-            known().map(|member| (&member.cluster, of(member))).collect()
-        };
-        // What does not fit on all of them, however soon they come, fits on none.
-        let found = find(within(last), soonest)?;
-        if soonest == last {
-            return Some(found);
-        }
-        let sooner = delays.into_iter().filter(|delay| *delay < last).take(MOST_SOONER_DELAYS);
-        sooner.chain([last]).find_map(|delay| find(within(delay), delay))
+        self.find_with_upcoming_beside(&BTreeMap::new(), find)
     }
 
     /// The same where something else is free in some clusters than [`Fleet::clusters`] says.
@@ -203,19 +199,27 @@ impl Fleet {
         own: &BTreeMap<String, Capacity>,
         find: impl Fn(Vec<(&Cluster, &Capacity)>, i64) -> Option<T>,
     ) -> Option<T> {
-        if !self.has_autoscaled_groups() {
-            return None;
-        }
-        let append = |(name, own): (&String, &Capacity)| {
-            let upcoming = self.members.get(name).and_then(|member| member.upcoming.as_ref());
-            let more = upcoming.map(|upcoming| upcoming.left.shapes.clone()).unwrap_or_default();
-            (name.clone(), append_shapes(own, more))
+        let known = || self.members.values().filter(|member| member.known);
+        let delays: BTreeSet<i64> = known().flat_map(FleetMember::list_shapes_with_delays).map(|(_, it)| it).collect();
+        let (soonest, last) = (*delays.first()?, *delays.last()?);
+        let find_within = |most: i64, delay: i64| {
+            let capacities: Vec<Cow<'_, Capacity>> =
+                known().map(|member| member.capacity_within(own.get(&member.cluster.name), most)).collect();
+            find(known().map(|member| &member.cluster).zip(capacities.iter().map(|it| &**it)).collect(), delay)
         };
-        let own: BTreeMap<String, Capacity> = own.iter().map(append).collect();
-        self.find_with_upcoming(|clusters, delay| {
-            let clusters = clusters.into_iter();
-            find(clusters.map(|(cluster, all)| (cluster, own.get(&cluster.name).unwrap_or(all))).collect(), delay)
-        })
+        // What does not fit on all of them, however soon they come, fits on none.
+        let found = find_within(last, soonest)?;
+        if soonest == last {
+            return Some(found);
+        }
+        let sooner = delays.into_iter().filter(|delay| *delay < last).take(MOST_SOONER_DELAYS);
+        sooner.chain([last]).find_map(|delay| find_within(delay, delay))
+    }
+
+    /// Clusters where nodes may come that nobody waits for, each with the seconds that the first of them takes.
+    pub fn list_soonest_nodes(&self) -> impl Iterator<Item = (&Cluster, i64)> {
+        let known = self.members.values().filter(|member| member.known);
+        known.filter_map(|member| Some((&member.cluster, member.list_shapes_with_delays().map(|(_, it)| it).min()?)))
     }
 
     /// What is free in a cluster, and of the nodes that may come there what nobody waits for.

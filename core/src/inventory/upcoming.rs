@@ -59,12 +59,18 @@ impl Inventory {
     }
 }
 
+/// The group whose nodes that may come have this shape; `None` where its nodes are there.
+#[must_use]
+pub(crate) fn find_group_of_upcoming(shape: &NodeShape) -> Option<&str> {
+    shape.nodes.first()?.strip_prefix(NAME_BEGINS)
+}
+
 /// How many nodes of each group something was put on, of which nothing but upcoming nodes are left.
 #[must_use]
 pub(crate) fn count_upcoming_nodes_taken(before: &Capacity, after: &Capacity) -> BTreeMap<Arc<str>, u32> {
     let mut taken: BTreeMap<(Arc<str>, &Amounts), u32> = BTreeMap::new();
     let count = |shape: &NodeShape| u32::try_from(shape.nodes.len()).unwrap_or(u32::MAX);
-    let of = |shape: &NodeShape| shape.nodes.first()?.strip_prefix(NAME_BEGINS).map(Arc::from);
+    let of = |shape: &NodeShape| find_group_of_upcoming(shape).map(Arc::from);
     for shape in &before.shapes {
         of(shape).into_iter().for_each(|group| *taken.entry((group, &shape.free)).or_default() += count(shape));
     }

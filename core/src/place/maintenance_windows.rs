@@ -163,13 +163,13 @@ mod tests {
                 maintenance: text.parse().unwrap(),
                 ..Cluster::default()
             };
-            let run = Some(ExpectedRun { from: EpochSeconds::new(8 * 3600), ends: None, delay: 0 });
+            let run = Some(ExpectedRun { from: EpochSeconds::new(8 * 3600), ends: None, limit: None, delay: 0 });
             let Self { binding, gang, whole, previous, capacity } = self;
             let clusters = vec![(&cluster, capacity)];
             let previous = previous.as_ref();
             let request = Request { binding, gang, whole: *whole, previous, clusters, linked: &[], run };
             place::place_binding(&request)
-                .map_err(|refusal: NotPlaced| place::append_reasons(refusal.to_string(), &request))
+                .map_err(|refusal: NotPlaced| place::append_reasons(refusal.to_string(), &request, std::iter::empty()))
         }
     }
 

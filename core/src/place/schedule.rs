@@ -124,6 +124,9 @@ pub enum NotPlaced {
 /// # Errors
 /// [`NotPlaced`], in a sentence with numbers.
 pub fn place_binding(request: &Request<'_>) -> Result<Decision, NotPlaced> {
+    if request.run_of_pods().is_some_and(ExpectedRun::ends_before_nodes_come) {
+        return Err(NotPlaced::Unschedulable("its run would be over before its nodes have come".to_owned()));
+    }
     let mut first = None;
     for binding in list_bindings_by_term(request.binding) {
         match place_by_term(request, &binding) {

@@ -98,7 +98,8 @@ pub fn decide_binding(
     });
     let nodes = binding.admission.as_ref().and_then(|record| record.nodes.describe(&record.queue));
     let with_reasons = |message: String| {
-        nodes.iter().fold(place::append_reasons(message, &request), |message, nodes| format!("{message}; {nodes}"))
+        let message = place::append_reasons(message, &request, fleet.list_soonest_nodes());
+        nodes.iter().fold(message, |message, nodes| format!("{message}; {nodes}"))
     };
     match placed {
         Ok(decision) if has_rendezvous && rendezvous_gang::changes_rendezvous(binding, &decision) => {

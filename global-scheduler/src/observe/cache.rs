@@ -391,14 +391,14 @@ impl Cache {
         any().then(|| QueueClusters { path: path(), selector: record.clusters.clone() })
     }
 
-    /// When pods would run that start now: until the end that was granted, or that its workload says.
+    /// When pods would run that start now: until its workload says, and not beyond the end that was granted.
     fn predict_run(&self, binding: &Binding, now: Timestamp) -> ExpectedRun {
         let from = EpochSeconds::from(now);
         let limit = binding.admission.as_ref().and_then(|admission| admission.run);
         let began = limit.map_or(from, |limit| limit.from);
         let said = self.request_of(binding).and_then(|request| request.run_for);
-        let ends = said.map(|seconds| began.saturating_add(seconds)).into_iter().chain(limit.map(RunLimit::ends_at));
-        ExpectedRun { from, ends: ends.min(), delay: 0 }
+        let ends = said.map(|seconds| began.saturating_add(seconds));
+        ExpectedRun { from, ends, limit: limit.map(RunLimit::ends_at), delay: 0 }
     }
 
     /// Where the others of the binding's groups are, or will be once it is written.

@@ -44,7 +44,7 @@ impl Site<'_> {
         let from = self.epoch(self.now);
         self.members.next_maintenance_end(from)?;
         let ends = self.job(job).run_for().map(|run_for| from.saturating_add(run_for));
-        Some(ExpectedRun { from, ends, delay: 0 })
+        Some(ExpectedRun { from, ends, limit: None, delay: 0 })
     }
 
     /// Whether a maintenance window is to come, so that jobs that are alike but for how long they run differ.

@@ -55,8 +55,12 @@ pub(crate) fn assess_with_admission_checks(
             let ask = Arc::make_mut(&mut job.ask);
             ask.counted = objects.classify_for_running_limits(&job.queue, binding);
             ask.run_for = workload.and_then(|workload| estimate_run(objects, workload));
+            let run_for = workload.and_then(|workload| workload.run_for);
+            let limit = workload.and_then(|workload| objects.find_max_run_time(workload));
             if capacity.next_maintenance_end(now).is_some() {
-                ask.fit = FitClass(fingerprint(&(ask.fit, ask.run_for)));
+                ask.fit = FitClass(fingerprint(&(ask.fit, run_for, limit)));
+            } else if limit.is_some() && capacity.has_autoscaled_groups() {
+                ask.fit = FitClass(fingerprint(&(ask.fit, limit)));
             }
             ask.fit = objects.fit_with_restrictions(binding, exclusive, ask.fit);
             job
@@ -191,14 +195,17 @@ pub(crate) fn estimate_run(objects: &Objects, workload: &Workload) -> Option<i64
 /// When a workload that waits would run if it started now.
 pub(crate) fn predict_run(objects: &Objects, workload: &Workload, now: Timestamp) -> ExpectedRun {
     let from = EpochSeconds::from(now);
-    ExpectedRun { from, ends: estimate_run(objects, workload).map(|seconds| from.saturating_add(seconds)), delay: 0 }
+    let after = |seconds| from.saturating_add(seconds);
+    let (ends, limit) = (workload.run_for.map(after), objects.find_max_run_time(workload).map(after));
+    ExpectedRun { from, ends, limit, delay: 0 }
 }
 
 /// When pods would run that start now beside those that a workload has.
 pub(crate) fn predict_remaining_run(binding: &Binding, workload: &Workload, now: Timestamp) -> ExpectedRun {
     let from = EpochSeconds::from(now);
     let began = workload.progress.started.unwrap_or(from);
-    ExpectedRun { from, ends: estimate_end(binding, workload, began), delay: 0 }
+    let limit = binding.admission.as_ref().and_then(|record| record.run).map(|run| run.ends_at());
+    ExpectedRun { from, ends: workload.run_for.map(|seconds| began.saturating_add(seconds)), limit, delay: 0 }
 }
 
 /// When a binding that holds quota will have ended: as its workload says, which began then, or

@@ -1,7 +1,7 @@
 //! Clusters come, change and go: what of the controller's state is told of it.
 //!
-//! Rule: where a maintenance window or an exclusive cluster is the first or the last of all, whoever waits is assessed
-//! anew: how long a job runs, or in which queue it is, matters from then on, or no longer.
+//! Rule: where a maintenance window, an autoscaled group or an exclusive cluster is the first or the last of all, whoever
+//! waits is assessed anew: how long a job runs, or in which queue it is, matters from then on, or no longer.
 
 use std::collections::BTreeSet;
 
@@ -14,6 +14,7 @@ use crate::observe::{ClusterFacts, ObjectKind, Presence};
 impl Controller {
     pub(super) fn observe_clusters(&mut self, event: Event<ClusterFacts>) {
         let had_windows = self.capacity.next_maintenance_end(self.now).is_some();
+        let had_groups = self.capacity.has_autoscaled_groups();
         let was_exclusive = self.capacity.has_exclusive_clusters();
         match event {
             Event::Applied(cluster) => self.set_cluster(cluster),
@@ -29,7 +30,8 @@ impl Controller {
         }
         let has_windows = self.capacity.next_maintenance_end(self.now).is_some();
         let is_exclusive = self.capacity.has_exclusive_clusters();
-        if has_windows && !had_windows || is_exclusive != was_exclusive {
+        let has_first_groups = self.capacity.has_autoscaled_groups() && !had_groups;
+        if has_windows && !had_windows || has_first_groups || is_exclusive != was_exclusive {
             // From now on it matters how long each of them runs, or in which queue it is.
             self.reassess_bindings(|binding| binding.admission.is_none());
         }

@@ -441,7 +441,7 @@ impl FleetCapacity {
         };
         let is_reserved = !reserved.is_empty();
         let request = build_placement_request(question, &self.fleet, self.fleet.clusters().collect());
-        let detail = place::append_reasons(detail, &request);
+        let detail = place::append_reasons(detail, &request, self.fleet.list_soonest_nodes());
         Err(if is_reserved { Fit::Reserved { detail } } else { Fit::No { never: false, detail } })
     }
 

@@ -7,12 +7,19 @@ use super::{MOST_NAMED_CLUSTERS, Request, may_select};
 use crate::{
     inventory::Capacity,
     place::{Cluster, filter::FilterReason},
+    run_limit::RunTime,
 };
 
-/// A refusal, and after it what keeps the binding out of clusters: one sentence, whatever the refusal ends with.
+/// A refusal, and after it what keeps the binding out of clusters: one sentence, whatever the refusal ends with. Nodes
+/// may come in these clusters, after so many seconds.
 #[must_use]
-pub fn append_reasons(refusal: String, request: &Request<'_>) -> String {
-    let reasons = describe_lasting_reasons(request).into_iter().chain(describe_maintenance(request));
+pub fn append_reasons<'a>(
+    refusal: String,
+    request: &Request<'_>,
+    upcoming: impl Iterator<Item = (&'a Cluster, i64)>,
+) -> String {
+    let now = describe_lasting_reasons(request).into_iter().chain(describe_maintenance(request));
+    let reasons = now.chain(describe_late_nodes(request, upcoming));
     reasons.fold(refusal, |reported, reason| format!("{}; {reason}", reported.trim_end_matches('.')))
 }
 
@@ -26,6 +33,29 @@ pub fn describe_maintenance(request: &Request<'_>) -> Option<String> {
     let more = all.len().saturating_sub(MOST_NAMED_CLUSTERS);
     all.truncate(MOST_NAMED_CLUSTERS);
     all.extend((more > 0).then(|| format!("so are {more} other clusters")));
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// Why it does not wait for nodes that may come in some clusters, where it would start if they were there.
+fn describe_late_nodes<'a>(
+    request: &Request<'_>,
+    upcoming: impl Iterator<Item = (&'a Cluster, i64)>,
+) -> Option<String> {
+    let run = request.run_of_pods()?;
+    let now = request.build_filter(request.binding);
+    let selected = upcoming.filter(|(cluster, _)| may_select(request.binding, cluster));
+    let of = |(cluster, delay): (&Cluster, i64)| {
+        let run = run.with_delay(delay);
+        if let Some(limit) = run.limit.filter(|_| run.ends_before_nodes_come()) {
+            let (name, delay) = (&cluster.name, RunTime(delay));
+            let after = RunTime(limit.as_seconds().saturating_sub(run.from.as_seconds()));
+            return Some(format!("more nodes take {delay} to come in {name}, and its run is ended after {after}"));
+        }
+        let late = Request { run: Some(run), ..request.clone() };
+        let filter = late.build_filter(request.binding);
+        filter.describe_window(cluster).filter(|_| now.describe_window(cluster).is_none())
+    };
+    let all: Vec<String> = selected.filter_map(of).take(MOST_NAMED_CLUSTERS).collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
 

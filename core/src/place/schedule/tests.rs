@@ -245,7 +245,7 @@ const AT_EIGHT: &str = r#"[{"start":"1970-01-01T08:00:00Z","end":"1970-01-01T09:
 
 fn run_from(hour: i64, hours: Option<i64>) -> Option<ExpectedRun> {
     let from = crate::time::EpochSeconds::new(hour * 3600);
-    Some(ExpectedRun { from, ends: hours.map(|hours| from.saturating_add(hours * 3600)), delay: 0 })
+    Some(ExpectedRun { from, ends: hours.map(|hours| from.saturating_add(hours * 3600)), limit: None, delay: 0 })
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn place_beside_cores(cores: [i64; 2], says: Binding, held: Option<&Plan>) -> Re
     let clusters = clusters.iter().zip(&free).collect();
     let request =
         Request { binding: &binding, gang: &gang, whole: true, previous: held, clusters, linked: &[], run: None };
-    place_binding(&request).map_err(|error| append_reasons(error.to_string(), &request))
+    place_binding(&request).map_err(|error| append_reasons(error.to_string(), &request, std::iter::empty()))
 }
 
 /// One required claim of what is in these clusters.

@@ -34,7 +34,7 @@ impl FleetCapacity {
         let request = build_placement_request(question, &self.fleet, clusters);
         let detail = match place::place_binding(&request) {
             Ok(decision) => return Ok(count_pods(&decision, question.gang)),
-            Err(refusal) => place::append_reasons(refusal.to_string(), &request),
+            Err(refusal) => place::append_reasons(refusal.to_string(), &request, self.fleet.list_soonest_nodes()),
         };
         let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>, delay| {
             place::place_binding(&build_placement_request(question.with_delay(delay), &self.fleet, clusters)).ok()

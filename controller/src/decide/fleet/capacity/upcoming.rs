@@ -18,6 +18,11 @@ impl FleetCapacity {
         self.fleet.list_awaited_nodes(id).into_iter().map(|awaited| awaited.to_string())
     }
 
+    /// Whether some cluster declares groups whose nodes may come, so that it matters when a run is ended.
+    pub(crate) fn has_autoscaled_groups(&self) -> bool {
+        self.fleet.clusters().any(|(cluster, _)| !cluster.autoscaling.is_empty())
+    }
+
     /// How much later than elsewhere pods of a binding may be on nodes of a cluster.
     pub(crate) fn delay_of_nodes(&self, cluster: &str, id: &str) -> SignedDuration {
         SignedDuration::from_secs(self.fleet.delay_of_nodes(cluster, id))
