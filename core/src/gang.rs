@@ -311,7 +311,7 @@ impl Gang {
 
     /// Whether each task's own minimum counts (Volcano ignores them below a smaller job minimum).
     #[must_use]
-    pub fn task_minimums_bind(&self) -> bool {
+    pub fn enforces_task_minimums(&self) -> bool {
         self.min_available >= self.sum_task_minimums()
     }
 }

@@ -379,7 +379,7 @@ impl Members {
         self.fleet.refresh_capacities();
         let name = &self.names[part.cluster];
         let (_, before) = self.fleet.clusters().find(|(cluster, _)| cluster.name == *name)?;
-        let after = split::take_assumed(before.clone(), &part.gang, &part.pods, &part.within);
+        let after = split::subtract_assumed_pods(before.clone(), &part.gang, &part.pods, &part.within);
         let holds: Vec<Hold> = taken(before, &after)
             .into_iter()
             .map(|(node, amount)| Hold { cluster: part.cluster, node, amount })

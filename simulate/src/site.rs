@@ -287,7 +287,7 @@ impl<'w> Site<'w> {
                 let run = run.map(|run| run.with_delay(delay));
                 place::place_within_queues(&place::Request { clusters, run, ..request.clone() }, own).ok()
             };
-            self.members.find_with_upcoming(with_upcoming).ok_or(refusal)
+            self.members.find_with_upcoming_nodes(with_upcoming).ok_or(refusal)
         })?;
         Ok(self.parts(job, gang, &decision))
     }

@@ -11,7 +11,7 @@ use crate::{
 
 impl FleetMember {
     /// Takes in what nodes measured; no decision about a place depends on it.
-    pub(super) fn measure_load(&mut self, measured: &[NodeUse], read_at: EpochSeconds) -> bool {
+    pub(super) fn update_measured_load(&mut self, measured: &[NodeUse], read_at: EpochSeconds) -> bool {
         self.set_load(self.inventory.sum_node_use(measured, read_at))
     }
 

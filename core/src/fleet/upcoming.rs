@@ -6,7 +6,7 @@
 //! to come: nothing has to be told. Of a member whose nodes can not be read nobody knows how many may come: none counts
 //! as room, and each group's greatest size as what there may be some day.
 //!
-//! Who would have to wait for nodes goes where they come soonest ([`Fleet::find_with_upcoming`]).
+//! Who would have to wait for nodes goes where they come soonest ([`Fleet::find_with_upcoming_nodes`]).
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ use crate::{
     plan::PinnedDomains,
     resources::Resources,
     run_limit::RunTime,
-    split::{most_of_each_task, take_assumed_that_fit},
+    split::{most_of_each_task, subtract_assumed_that_fit},
 };
 
 /// Delays that are tried one after another before the longest is put up with: each costs a placement.
@@ -74,9 +74,14 @@ impl fmt::Display for AwaitedNodes {
 impl AssumedPods {
     /// A capacity without so many pods of each task, kept in the domains of the cluster that they are pinned to, and
     /// those that did not fit.
-    pub(super) fn take_pods_that_fit(&self, capacity: Capacity, cluster: &str, pods: &[u32]) -> (Capacity, Vec<u32>) {
+    pub(super) fn subtract_pods_that_fit(
+        &self,
+        capacity: Capacity,
+        cluster: &str,
+        pods: &[u32],
+    ) -> (Capacity, Vec<u32>) {
         let anywhere = PinnedDomains::default();
-        take_assumed_that_fit(capacity, &self.gang, pods, self.pinned.get(cluster).unwrap_or(&anywhere))
+        subtract_assumed_that_fit(capacity, &self.gang, pods, self.pinned.get(cluster).unwrap_or(&anywhere))
     }
 }
 
@@ -125,8 +130,8 @@ impl FleetMember {
     }
 
     /// Takes pods of an entry that are not seen off what is free, and the rest off the nodes that may come.
-    pub(super) fn take_unseen_pods(&mut self, name: &str, key: &str, assumed: &AssumedPods, pods: &[u32]) {
-        let (free, left) = assumed.take_pods_that_fit(std::mem::take(&mut self.capacity), name, pods);
+    pub(super) fn subtract_unseen_pods(&mut self, name: &str, key: &str, assumed: &AssumedPods, pods: &[u32]) {
+        let (free, left) = assumed.subtract_pods_that_fit(std::mem::take(&mut self.capacity), name, pods);
         self.capacity = free;
         let Some(upcoming) = self.upcoming.as_mut().filter(|_| left.iter().any(|pods| *pods > 0)) else { return };
         // What is to come is large, and most bindings take nothing of it.
@@ -135,7 +140,7 @@ impl FleetMember {
             return;
         }
         let before = upcoming.left.clone();
-        upcoming.left = assumed.take_pods_that_fit(before.clone(), name, &left).0;
+        upcoming.left = assumed.subtract_pods_that_fit(before.clone(), name, &left).0;
         upcoming.waited_for.insert(key.to_owned(), count_upcoming_nodes_taken(&before, &upcoming.left));
     }
 
@@ -179,7 +184,10 @@ impl Fleet {
     /// The first that `find` finds where nodes that may come count as if they were there, after so many seconds: only
     /// those of clusters where they come soonest, then those of others too, a few delays at most. None where no node
     /// may come, or where none would help.
-    pub fn find_with_upcoming<T>(&self, find: impl Fn(Vec<(&Cluster, &Capacity)>, i64) -> Option<T>) -> Option<T> {
+    pub fn find_with_upcoming_nodes<T>(
+        &self,
+        find: impl Fn(Vec<(&Cluster, &Capacity)>, i64) -> Option<T>,
+    ) -> Option<T> {
         let known = || self.members.values().filter(|member| member.known);
         let delays: BTreeSet<i64> = known().filter_map(FleetMember::longest_delay).collect();
         let (soonest, last) = (*delays.first()?, *delays.last()?);
@@ -198,7 +206,7 @@ impl Fleet {
     }
 
     /// The same where something else is free in some clusters than [`Fleet::clusters`] says.
-    pub fn find_with_upcoming_beside<T>(
+    pub fn find_with_upcoming_nodes_and_capacities<T>(
         &self,
         own: &BTreeMap<String, Capacity>,
         find: impl Fn(Vec<(&Cluster, &Capacity)>, i64) -> Option<T>,
@@ -212,7 +220,7 @@ impl Fleet {
             (name.clone(), append_shapes(own, more))
         };
         let own: BTreeMap<String, Capacity> = own.iter().map(append).collect();
-        self.find_with_upcoming(|clusters, delay| {
+        self.find_with_upcoming_nodes(|clusters, delay| {
             let clusters = clusters.into_iter();
             find(clusters.map(|(cluster, all)| (cluster, own.get(&cluster.name).unwrap_or(all))).collect(), delay)
         })

@@ -73,7 +73,7 @@ impl LoadHistory {
     }
 
     /// What was before says nothing of a cluster any more: a job left it, or goes there.
-    pub fn begin_anew(&mut self, cluster: &str) {
+    pub fn reset_hot_counts(&mut self, cluster: &str) {
         if let Some(readings) = self.clusters.get_mut(cluster) {
             (readings.hot, readings.cold) = (0, 0);
         }

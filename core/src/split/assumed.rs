@@ -21,7 +21,7 @@ use crate::{
 /// The capacity after these pods were put on it, as far as they fit (they count even if the inventory has changed
 /// since): only into the domains that they are kept in, or there first where it is only preferred. And the pods of each
 /// task that did not fit.
-fn take_assumed_in_domains(
+fn subtract_assumed_in_domains(
     capacity: &Capacity,
     gang: &Gang,
     pods: &[u32],
@@ -40,12 +40,12 @@ fn take_assumed_in_domains(
 /// The same, of a capacity that nobody needs any more: nodes that stay as they are are not copied. A fleet holds a
 /// thousand bindings' pods one after the other.
 #[must_use]
-pub fn take_assumed(capacity: Capacity, gang: &Gang, pods: &[u32], pinned: &PinnedDomains) -> Capacity {
-    take_assumed_that_fit(capacity, gang, pods, pinned).0
+pub fn subtract_assumed_pods(capacity: Capacity, gang: &Gang, pods: &[u32], pinned: &PinnedDomains) -> Capacity {
+    subtract_assumed_that_fit(capacity, gang, pods, pinned).0
 }
 
 /// The same, and the pods of each task that did not fit.
-pub(crate) fn take_assumed_that_fit(
+pub(crate) fn subtract_assumed_that_fit(
     capacity: Capacity,
     gang: &Gang,
     pods: &[u32],
@@ -53,7 +53,7 @@ pub(crate) fn take_assumed_that_fit(
 ) -> (Capacity, Vec<u32>) {
     let requests = GangRequests::new(gang);
     if !pinned.parts.is_empty() || pinned.domain.is_some() || requests.needs_single_nodes(&capacity) {
-        return take_assumed_in_domains(&capacity, gang, pods, pinned);
+        return subtract_assumed_in_domains(&capacity, gang, pods, pinned);
     }
     let original = requests.free_nodes(&capacity, NodeScope::Cluster);
     let before = original.classes_and_sizes().len();
@@ -315,8 +315,8 @@ mod tests {
                 let tasks: Vec<Task> = tasks.iter().enumerate().map(task).collect();
                 let pods: Vec<u32> = tasks.iter().map(|task| task.replicas).collect();
                 let gang = gang(tasks, pods.iter().sum());
-                now = super::take_assumed(now, &gang, &pods, &PinnedDomains::default());
-                copy = take_assumed_in_domains(&copy, &gang, &pods, &PinnedDomains::default()).0;
+                now = super::subtract_assumed_pods(now, &gang, &pods, &PinnedDomains::default());
+                copy = subtract_assumed_in_domains(&copy, &gang, &pods, &PinnedDomains::default()).0;
                 prop_assert_eq!(&now, &copy);
                 let anew = copy.with_shapes(copy.shapes.clone());
                 prop_assert_eq!(now.profile(), anew.profile());

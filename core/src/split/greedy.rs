@@ -83,7 +83,7 @@ impl<'a> SplitSearch<'a> {
             (sum_pods(&run.left) == 0).then(|| run.into_assignment())
         };
         let greedy = self.task_orders().iter().find_map(whole);
-        let listed = self.try_every_set(&self.short_list(sites, greedy.as_ref()), want);
+        let listed = self.try_every_set(&self.choose_sites_to_search(sites, greedy.as_ref()), want);
         let keyed = |choice: Assignment| (self.key_of_choice(&choice, 0), choice);
         [greedy, listed].into_iter().flatten().map(keyed).min_by_key(|(key, _)| *key)
     }
@@ -93,7 +93,7 @@ impl<'a> SplitSearch<'a> {
     }
 
     /// Sites of which every set is looked at: those that hold pods, those that greed took, then the roomiest.
-    fn short_list(&self, sites: &[PromisingCluster], greedy: Option<&Assignment>) -> Vec<usize> {
+    fn choose_sites_to_search(&self, sites: &[PromisingCluster], greedy: Option<&Assignment>) -> Vec<usize> {
         let taken = greedy.map(|choice| choice.spots.as_slice()).unwrap_or_default();
         let mut list = self.sites_in_use();
         list.extend(taken.iter().map(|spot| spot.site).filter(|site| !self.holds_pods(*site)).take(SHORT_LIST_LENGTH));
@@ -123,7 +123,7 @@ impl<'a> SplitSearch<'a> {
             false => self.levels.iter().flatten().filter(around).map(|group| clusters_of_group(sites, group)).collect(),
         };
         let found = groups.iter().flat_map(|group| {
-            let listed = self.try_every_set_elastic(&self.short_list(group, None), want, need);
+            let listed = self.try_every_set_elastic(&self.choose_sites_to_search(group, None), want, need);
             let open = self.unused_clusters(group);
             let grown = self
                 .task_orders()
@@ -149,7 +149,7 @@ impl<'a> SplitSearch<'a> {
     }
 
     /// How many pods of `want` find a place in these clusters together.
-    pub(super) fn most_together(&self, sites: &[usize], want: &[u32]) -> u64 {
+    pub(super) fn count_pods_that_fit_together(&self, sites: &[usize], want: &[u32]) -> u64 {
         let most = |site: usize| self.bounds.max_pods(&self.requests, Spot { site, domain: None }, want);
         let sites: Vec<PromisingCluster> =
             sites.iter().map(|site| PromisingCluster { most: most(*site), site: *site }).collect();
@@ -274,7 +274,7 @@ impl GreedyRun<'_, '_> {
         let key = |site: usize| {
             (
                 self.search.sites[site].data_and_cost(),
-                self.search.dislike_of(site),
+                self.search.unmet_preferences_of(site),
                 self.search.bounds.weighted_free_amount(whole(site)),
                 self.search.winning_rank(site),
             )

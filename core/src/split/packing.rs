@@ -13,7 +13,7 @@ mod preferences;
 use std::collections::BTreeMap;
 
 pub(super) use self::blocks::Block;
-pub use self::preferences::Dislike;
+pub use self::preferences::UnmetPreferences;
 use super::federation_topology::Level;
 use crate::{gang::Gang, inventory::packing_scale, resources::ResourceName};
 

@@ -141,15 +141,15 @@ pub(super) fn explain_refusal(search: &SplitSearch<'_>, want: &[u32]) -> GangRef
     let held = search.kept_pods();
     let hard = gang.topology.as_ref().filter(|topology| topology.hard);
     let spots: Vec<Spot> = search.list_candidate_spots().map(|(_, spot)| spot).collect();
-    let best = find_nearest_miss(search, want, &spots);
+    let best = find_spot_for_most_pods(search, want, &spots);
     let in_one = best.map_or(0, |(pods, _)| pods);
     let bound_to_one = search.limit == 1 || (hard.is_some() && search.levels.is_empty());
-    let group = find_nearest_group(search, want).filter(|_| !bound_to_one);
+    let group = find_group_for_most_pods(search, want).filter(|_| !bound_to_one);
     let together = match &group {
         _ if bound_to_one => in_one,
         Some((pods, _)) => in_one.max(*pods),
         None if !search.far => in_one,
-        None => search.most_together(&search.usable_sites(), want).max(in_one),
+        None => search.count_pods_that_fit_together(&search.usable_sites(), want).max(in_one),
     };
     // Where one spot must hold all, the nearest miss tells what is short; else all clusters do.
     let free_by_cluster: Vec<(&ClusterName, FreeNodes)> = match best {
@@ -191,7 +191,7 @@ fn list_task_shortages(
     let need = search.count_missing_pods(&task_minimums(gang));
     let (mut tasks, mut looked_at) = (BTreeMap::new(), 0);
     for (index, task) in gang.tasks.iter().enumerate() {
-        let needed = if gang.task_minimums_bind() { need[index] } else { want[index] };
+        let needed = if gang.enforces_task_minimums() { need[index] } else { want[index] };
         let each = free_by_cluster.iter().map(|(_, free_nodes)| free_nodes.max_pods(&search.requests, index));
         let fits = if search.limit == 1 { each.max().unwrap_or(0) } else { each.fold(0, u64::saturating_add) };
         if fits < u64::from(needed) {
@@ -250,7 +250,7 @@ fn nodes_of_spot(search: &SplitSearch<'_>, spot: Spot) -> FreeNodes {
 }
 
 /// The spot that takes most pods, and how many: of those that could by their profile, so many are looked at.
-fn find_nearest_miss(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Spot)> {
+fn find_spot_for_most_pods(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Spot)> {
     let takes = |spot: Spot| {
         let free_nodes = nodes_of_spot(search, spot);
         let by = |order: &super::packing::TaskOrder| {
@@ -298,7 +298,7 @@ fn list_promising_spots(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) 
 
 /// Where pods may not be farther apart than close clusters: the group of them that takes most pods, and how many.
 /// Of groups that could by their profiles, so many are looked at.
-fn find_nearest_group(search: &SplitSearch<'_>, want: &[u32]) -> Option<(u64, Vec<usize>)> {
+fn find_group_for_most_pods(search: &SplitSearch<'_>, want: &[u32]) -> Option<(u64, Vec<usize>)> {
     if search.far {
         return None;
     }
@@ -314,7 +314,7 @@ fn find_nearest_group(search: &SplitSearch<'_>, want: &[u32]) -> Option<(u64, Ve
         })
         .collect();
     bounded.sort_by_key(|(most, _)| std::cmp::Reverse(*most));
-    let takes = |(_, sites): (u64, Vec<usize>)| (search.most_together(&sites, want), sites);
+    let takes = |(_, sites): (u64, Vec<usize>)| (search.count_pods_that_fit_together(&sites, want), sites);
     // Of those that take as many the first, which is the closest.
     bounded.into_iter().take(MOST_GROUPS).map(takes).rev().max_by_key(|(pods, _)| *pods)
 }

@@ -245,9 +245,9 @@ impl Caldera {
         }
     }
 
-    fn note_change(&mut self) {
+    fn record_change(&mut self) {
         if let Some(preemption) = &mut self.preemption {
-            preemption.note_change();
+            preemption.record_change();
         }
     }
 
@@ -284,7 +284,7 @@ fn charge_of_hold(site: &Site<'_>, job: usize, hold: &Hold) -> Resources {
 impl Policy for Caldera {
     fn arrived(&mut self, site: &mut Site<'_>, job: usize) {
         self.enqueue_job(site, job);
-        self.note_change();
+        self.record_change();
     }
 
     fn resumed(&mut self, site: &mut Site<'_>, job: usize) {
@@ -298,7 +298,7 @@ impl Policy for Caldera {
 
     fn ended(&mut self, _: &mut Site<'_>, job: usize) {
         self.engine.remove_job(id(job).as_str());
-        self.note_change();
+        self.record_change();
     }
 
     fn decide(&mut self, site: &mut Site<'_>) {
@@ -309,7 +309,7 @@ impl Policy for Caldera {
         loop {
             self.close_attempt(site);
             if self.release_all(site) > 0 {
-                self.note_change();
+                self.record_change();
                 continue;
             }
             if !site.looks_on() {
@@ -350,7 +350,7 @@ impl ClusterCapacity for Clusters<'_, '_> {
         self.site.find_never(index(id), card_of(ask)).then(|| "it fits in no empty fleet".to_owned())
     }
 
-    fn keep(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
+    fn reserve_clusters(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
         self.site.keep(index(id), card_of(ask), vain)
     }
 }

@@ -164,12 +164,13 @@ impl caldera_core::queue::ClusterCapacity for Clusters<'_> {
         if self.find_job(id).is_none_or(|(_, increase)| increase.is_some()) {
             return None;
         }
-        let never =
-            self.ask_capacity(id, ask.card(), |capacity, question| capacity.find_never(question, ask)).flatten();
+        let never = self
+            .ask_capacity(id, ask.card(), |capacity, question| capacity.find_final_refusal(question, ask))
+            .flatten();
         never.map(|never| never.to_string())
     }
 
-    fn keep(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
+    fn reserve_clusters(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
         if self.count_needed_pods(id).is_some() {
             return None;
         }

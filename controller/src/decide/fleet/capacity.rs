@@ -342,7 +342,7 @@ impl FleetCapacity {
         let mut clusters = 0;
         let tolerated = |taint: &Taint| self.tolerations.keys().any(|tolerations| taint.tolerated_by(tolerations));
         let mut closed = BTreeSet::new();
-        for (name, cluster) in self.fleet.list_clusters_with_assumed_only() {
+        for (name, cluster) in self.fleet.list_known_and_assumed_clusters() {
             let open = cluster.is_some_and(|cluster| takes_jobs(cluster, tolerated));
             total.ready.add(&self.fleet.compute_capacity_for_queues(name, open));
             total.ready_clusters += usize::from(open);
@@ -424,12 +424,12 @@ impl FleetCapacity {
             let question = question.with_delay(delay);
             place_together(question, &self.fleet, clusters.into_iter().filter(open).collect()).ok()
         };
-        let found = self.fleet.find_with_upcoming(with_upcoming);
+        let found = self.fleet.find_with_upcoming_nodes(with_upcoming);
         *placements += more.get();
         if let Some(decisions) = found {
             return Ok(decisions);
         }
-        if let Some(detail) = self.find_never(question, ask) {
+        if let Some(detail) = self.find_final_refusal(question, ask) {
             return Err(Fit::No { never: true, detail: detail.to_string() });
         }
         let detail = match reserved.len() {

@@ -153,7 +153,7 @@ impl Preemption {
     /// something changed since this was last asked.
     pub(crate) fn close_attempt(&mut self, jobs: &Jobs, changed: bool, now: Timestamp) {
         if changed {
-            self.schedule.note_change();
+            self.schedule.record_change();
         }
         let closed =
             self.schedule.close_attempt_if_over(|id| jobs.engine.is_pending(id.as_str()), EpochSeconds::from(now));

@@ -102,7 +102,7 @@ impl LoadAware {
         }
         let moves = self.plan_round(objects, jobs, capacity, preemption, now);
         for cluster in moves.iter().flat_map(|one| one.from.iter().chain(&one.to)) {
-            self.history.begin_anew(cluster);
+            self.history.reset_hot_counts(cluster);
         }
         let known = capacity.list_cluster_names();
         moves.into_iter().filter_map(|one| write_move(objects, jobs, &known, one, now)).collect()

@@ -17,7 +17,7 @@ use crate::{
 
 /// What pods prefer and do not get, in thousandths for each pod; less is better.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Dislike {
+pub struct UnmetPreferences {
     /// Weights of preferred terms that their nodes do not match.
     pub unmet: u64,
     /// `PreferNoSchedule` taints of their nodes that they do not stand.
@@ -29,7 +29,7 @@ const POD: u64 = 1000;
 /// Kinds of pods of which it is asked.
 const MOST_KINDS: usize = 32;
 
-impl Dislike {
+impl UnmetPreferences {
     pub(in crate::split) const fn plus(self, other: Self) -> Self {
         Self { unmet: self.unmet.saturating_add(other.unmet), tainted: self.tainted.saturating_add(other.tainted) }
     }
@@ -46,29 +46,29 @@ impl Dislike {
 }
 
 impl GangRequests<'_> {
-    /// The dislike of a cluster.
-    pub(in crate::split) fn mean_dislike(&self, capacity: &Capacity) -> Dislike {
+    /// The unmet of a cluster.
+    pub(in crate::split) fn mean_unmet_preferences(&self, capacity: &Capacity) -> UnmetPreferences {
         let prefers = self.gang.tasks.iter().any(|task| !task.node.preferred.is_empty());
         if self.kinds.len() > MOST_KINDS || !(prefers || capacity.profile().has_avoided_nodes()) {
-            return Dislike::default();
+            return UnmetPreferences::default();
         }
-        let (mut sum, mut pods) = (Dislike::default(), 0_u64);
+        let (mut sum, mut pods) = (UnmetPreferences::default(), 0_u64);
         for (kind, (first, _)) in self.kinds.iter().enumerate() {
             let of_kind = self.gang.tasks.iter().zip(&self.kind_of).filter(|(_, of)| **of == kind);
             let mut wanted: u64 = of_kind.map(|(task, _)| u64::from(task.replicas)).sum();
             let mut places = self.list_places(capacity, *first);
             places.sort_unstable();
-            for (dislike, fits) in places {
+            for (unmet, fits) in places {
                 let taken = fits.min(wanted);
-                (sum, pods, wanted) = (sum.plus(dislike.times(taken)), pods + taken, wanted - taken);
+                (sum, pods, wanted) = (sum.plus(unmet.times(taken)), pods + taken, wanted - taken);
             }
         }
         let mean = |of_all: u64| of_all.saturating_mul(POD).checked_div(pods).unwrap_or(0);
-        Dislike { unmet: mean(sum.unmet), tainted: mean(sum.tainted) }
+        UnmetPreferences { unmet: mean(sum.unmet), tainted: mean(sum.tainted) }
     }
 
-    /// The nodes that take pods of a task: the dislike of each kind of them, and how many pods fit.
-    fn list_places(&self, capacity: &Capacity, task: usize) -> Vec<(Dislike, u64)> {
+    /// The nodes that take pods of a task: the unmet of each kind of them, and how many pods fit.
+    fn list_places(&self, capacity: &Capacity, task: usize) -> Vec<(UnmetPreferences, u64)> {
         let (profile, claim) = (capacity.profile(), &self.gang.tasks[task].node);
         let columns: Vec<Option<usize>> = self.resources.iter().map(|name| profile.column(name)).collect();
         let by_node =
@@ -83,7 +83,7 @@ impl GangRequests<'_> {
             let mut add = |node: &NodeRef, nodes: usize| {
                 let admits = || claim.admits_by(node, |key| shape.label(node, key), &shape.taints);
                 if fits > 0 && nodes > 0 && (shape.labels.is_none() || admits()) {
-                    places.push((Dislike::of_node(claim, shape, node), fits.saturating_mul(nodes as u64)));
+                    places.push((UnmetPreferences::of_node(claim, shape, node), fits.saturating_mul(nodes as u64)));
                 }
             };
             if by_node {

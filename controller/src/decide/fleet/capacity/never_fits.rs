@@ -21,7 +21,7 @@ const MOST_CLASSES: usize = 65_536;
 
 impl FleetCapacity {
     /// Why it fits nowhere, not even with all of our pods gone, if that is so.
-    pub fn find_never(&mut self, question: PlacementQuestion<'_>, ask: &Ask) -> Option<Arc<str>> {
+    pub fn find_final_refusal(&mut self, question: PlacementQuestion<'_>, ask: &Ask) -> Option<Arc<str>> {
         if let Some(known) = self.never.get(&ask.fit) {
             return known.clone();
         }

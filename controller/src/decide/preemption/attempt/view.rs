@@ -216,7 +216,7 @@ fn describe_elastic(objects: &Objects, binding: &Binding, workload: &Workload) -
         Division::StaticWeight { .. } => Strategy::StaticWeight,
         Division::DynamicWeight => Strategy::DynamicWeight,
     };
-    let binds = gang.task_minimums_bind();
+    let binds = gang.enforces_task_minimums();
     let cuts = binds || (gang.tasks.len() == 1 && gang.tasks[0].partition.is_none());
     let finished = workload.progress.succeeded > 0 || workload.progress.failed > 0;
     if workload.kind != WorkloadKind::VolcanoJob || is_duplicated(division) || !cuts || finished {
