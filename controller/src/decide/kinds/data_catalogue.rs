@@ -99,7 +99,7 @@ impl DataCatalogue {
     }
 
     /// Takes in the answer: the source that is to be made, if it names clusters.
-    pub(crate) fn follow_answer(
+    pub(crate) fn apply_catalogue_answer(
         &mut self,
         answer: Result<BTreeSet<String>, String>,
         now: Timestamp,

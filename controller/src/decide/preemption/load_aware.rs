@@ -42,7 +42,7 @@ use crate::{
         },
         deadlines::add_wait,
         fleet::{
-            affinity::build_binding_anew,
+            affinity::build_unplaced_binding,
             capacity::{Companion, FleetCapacity, PlacementQuestion, PodsByCluster},
         },
     },
@@ -237,7 +237,7 @@ impl<'a> Places<'a> {
         let binding = self.objects.bindings.get(self.jobs.keys.get(id)?)?;
         let workload = self.objects.workload_of(binding)?;
         let gang = workload.gang.as_ref().ok()?;
-        let placement = build_binding_anew(self.objects, self.capacity, binding)?;
+        let placement = build_unplaced_binding(self.objects, self.capacity, binding)?;
         let own = placement.choice.as_deref().cloned().unwrap_or_default();
         let only: BTreeSet<String> = open.iter().filter(|cluster| own.allows(cluster)).cloned().collect();
         if only.is_empty() {
