@@ -111,7 +111,7 @@ impl Members {
 
     /// Asks for the nodes that pods wait for and that are not on their way.
     pub(crate) fn ask_for_nodes(&mut self, now: Millis) {
-        if self.stuck() == 0 || !self.fleet.has_autoscaled_groups() {
+        if self.count_waiting_parts() == 0 || !self.fleet.has_autoscaled_groups() {
             return;
         }
         self.fleet.refresh_capacities();

@@ -173,7 +173,7 @@ impl Caldera {
         self.charge_job(site, job, &charge);
         let end = site.job(job).run_for().map(|run_for| site.now().as_epoch().saturating_add(run_for));
         self.engine.set_expected_end(id(job).as_str(), end);
-        site.send(job, parts);
+        site.send_job(job, parts);
     }
 
     /// Lets the victims of an attempt that is over be pending again.
@@ -226,7 +226,7 @@ impl Caldera {
         }
         let mut released = 0;
         loop {
-            if !site.looks_on() {
+            if !site.may_continue() {
                 return released;
             }
             let mut clusters = Clusters { site, found: Vec::new() };
@@ -302,7 +302,7 @@ impl Policy for Caldera {
     }
 
     fn decide(&mut self, site: &mut Site<'_>) {
-        if !std::mem::replace(&mut self.reported, true) || site.members().total_moves() {
+        if !std::mem::replace(&mut self.reported, true) || site.members().has_changing_total() {
             self.engine.set_fleet(site.members().total());
         }
         self.engine.set_now(site.now().as_epoch());
@@ -312,7 +312,7 @@ impl Policy for Caldera {
                 self.record_change();
                 continue;
             }
-            if !site.looks_on() {
+            if !site.may_continue() {
                 return;
             }
             if !self.preempt_running(site) {
@@ -347,11 +347,11 @@ impl ClusterCapacity for Clusters<'_, '_> {
     }
 
     fn explain_never_fits(&mut self, id: &JobId, ask: &Ask) -> Option<String> {
-        self.site.find_never(index(id), card_of(ask)).then(|| "it fits in no empty fleet".to_owned())
+        self.site.can_never_fit(index(id), card_of(ask)).then(|| "it fits in no empty fleet".to_owned())
     }
 
     fn reserve_clusters(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
-        self.site.keep(index(id), card_of(ask), vain)
+        self.site.reserve_clusters(index(id), card_of(ask), vain)
     }
 }
 
