@@ -53,12 +53,12 @@ use crate::{
     time::EpochSeconds,
 };
 
-/// What a member's watcher tells.
+/// What a member's watcher reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Update {
     /// Nodes or pods changed.
     Change(Change),
-    /// The member answers, and what was told since is what it has.
+    /// The member answers, and what was reported since is what it has.
     Up,
     /// The member does not answer, and why. Its last inventory is not trusted any more: after [`Self::Up`] only what
     /// was listed since counts. Pods that were seen stay seen, so that they are not assumed again.
@@ -217,7 +217,7 @@ impl Fleet {
         &self.links
     }
 
-    /// Takes in what a member's watcher tells; true if that may change a decision.
+    /// Takes in what a member's watcher reports; true if that may change a decision.
     pub fn apply_update(&mut self, cluster: &str, update: Update) -> bool {
         let Some(member) = self.members.get_mut(cluster) else { return false };
         let changed = match update {

@@ -108,7 +108,7 @@ pub struct Members {
     sums: Vec<Sums>,
     /// Parts that wait, by cluster, in the order in which they came.
     lines: Vec<Vec<Part>>,
-    /// There may be more room than when the line was last looked at.
+    /// There may be more capacity than when the line was last looked at.
     grew: Vec<bool>,
     main: ResourceName,
     nodes: Vec<HashMap<Arc<str>, Use>>,
@@ -117,7 +117,7 @@ pub struct Members {
     tally: Tally,
     capacity_nano: i128,
     allocated_nano: i128,
-    /// By what clusters' taints some job stands.
+    /// By the taints of clusters that some job tolerates.
     tolerant: BTreeSet<Vec<Toleration>>,
     /// Some cluster takes nothing new.
     closed: bool,
@@ -288,8 +288,8 @@ impl Members {
         holds
     }
 
-    /// Binds what waited in members where room was given back. No part keeps nodes from those before it, nor those that
-    /// it can not use yet from those behind it.
+    /// Binds what waited in members where capacity was given back. No part keeps nodes from those before it, nor those
+    /// that it can not use yet from those behind it.
     pub fn bind_waiting_parts(&mut self) -> Vec<(Part, Vec<Hold>)> {
         let mut bound = Vec::new();
         for cluster in 0..self.lines.len() {

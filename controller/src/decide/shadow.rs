@@ -128,7 +128,7 @@ impl Shadow {
         }
     }
 
-    /// What is told of a binding to the controller; nothing while it is held as it was.
+    /// What the controller sees of a binding; nothing while it is held as it was.
     fn hold_or_pass_binding(&mut self, controller: &Controller, binding: Binding, now: Timestamp) -> Option<Binding> {
         if let Some((_, held)) = self.held.get_mut(&binding.id) {
             **held = binding;
@@ -285,7 +285,7 @@ impl Shadow {
         }
     }
 
-    /// Tells the controller where the bindings are that were placed before they were seen.
+    /// Lets the controller see where the bindings are that were placed before they were seen.
     fn release_held_bindings(&mut self, controller: &mut Controller, now: Timestamp) {
         let is_over = |since: Timestamp, binding: &Binding| {
             controller.objects.workload_of(binding).is_some() || add_wait(since, WAITS_FOR_WORKLOAD) <= now

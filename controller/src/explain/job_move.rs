@@ -28,7 +28,7 @@ use crate::{
 pub enum MoveAnswer {
     /// It would go there now: pods by cluster.
     Fits(PodsByCluster),
-    /// There is no room now.
+    /// There is no capacity now.
     Waits(String),
     /// It could never start there.
     Never(String),

@@ -1,6 +1,6 @@
 //! What the nodes of each cluster really use.
 //!
-//! Rule: it is known where the member's nodes are, and was told since they were listed. It says nothing of what is
+//! Rule: it is known where the member's nodes are, and was reported since they were listed. It says nothing of what is
 //! free, so no decision about a place follows from a change of it.
 
 use super::{Fleet, FleetMember};

@@ -4,7 +4,7 @@
 //! binds them. What does not fit is taken off the nodes that autoscaled groups may still add ([`crate::autoscaling`]),
 //! in the order in which it was assumed, so that no node is given away twice. A node that came is free, and no longer
 //! to come: nothing has to be told. Of a member whose nodes can not be read nobody knows how many may come: none counts
-//! as room, and each group's greatest size as what there may be some day.
+//! as capacity, and each group's greatest size as what there may be some day.
 //!
 //! Who would have to wait for nodes goes where they come soonest ([`Fleet::find_with_upcoming_nodes`]).
 

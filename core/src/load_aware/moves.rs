@@ -64,11 +64,11 @@ pub struct JobMove {
     pub id: JobId,
     /// The clusters that it is in.
     pub from: BTreeSet<String>,
-    /// Where there is room for it.
+    /// Where there is capacity for it.
     pub to: BTreeSet<String>,
     /// Clusters that may receive; it is to avoid all others.
     pub receivers: BTreeSet<String>,
-    /// Which cluster is hot, by how much, and where there is room.
+    /// Which cluster is hot, by how much, and where there is capacity.
     pub why: String,
 }
 

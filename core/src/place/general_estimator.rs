@@ -10,7 +10,7 @@
 
 use crate::{quantity::Quantity, resources::Resources};
 
-/// A node of a model has room for so many pods.
+/// A node of a model has capacity for so many pods.
 const PODS_OF_A_MODEL: i64 = 110;
 const NANO: i128 = 1_000_000_000;
 

@@ -108,10 +108,10 @@ pub enum NotPlaced {
     /// No cluster passes the filters (Karmada's `FitError`): what it has is taken away.
     #[error("{0}")]
     NoClusterFits(String),
-    /// Not enough room (Karmada's `UnschedulableError`).
+    /// Not enough capacity (Karmada's `UnschedulableError`).
     #[error("{0}")]
     Unschedulable(String),
-    /// Not enough room for the gang.
+    /// Not enough capacity for the gang.
     #[error("{0}")]
     Gang(GangRefusal),
     /// The policy can not be carried out.

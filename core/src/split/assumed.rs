@@ -157,7 +157,7 @@ const MOST_PERMUTED_TASKS: usize = 4;
 /// Steps of exact packing.
 const PACKING_STEPS: u32 = 50_000;
 
-/// Pods in a room.
+/// Pods on free nodes.
 struct Packed {
     free_nodes: FreeNodes,
     /// Those that found no place, by task.
@@ -172,8 +172,9 @@ pub(super) fn node_classes(requests: &GangRequests<'_>, free_nodes: &FreeNodes, 
     packed.left.iter().all(|left| *left == 0).then_some(packed.classes)
 }
 
-/// The room with these pods in it, in steps of `unit` for each task, as the split found them a place (all by one order,
-/// or the gang's minimum first and then the rest, or by trying). Where nothing packs them all, what packs most.
+/// The free nodes with these pods on them, in steps of `unit` for each task, as the split found them a place (all by
+/// one order, or the gang's minimum first and then the rest, or by trying). Where nothing packs them all, what packs
+/// most.
 fn pack_pods(requests: &GangRequests<'_>, free_nodes: &FreeNodes, pods: &[u32], unit: impl Fn(usize) -> u32) -> Packed {
     let wanted: Vec<u32> = (0..requests.count_tasks()).map(|task| pods.get(task).copied().unwrap_or(0)).collect();
     let needed = requests.gang.tasks.iter().zip(&wanted).map(|(task, pods)| task.min_available.min(*pods)).collect();

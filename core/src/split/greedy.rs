@@ -1,4 +1,4 @@
-//! A gang in many clusters, where trying every set would take too long: the roomiest cluster first, until one holds the
+//! A gang in many clusters, where trying every set would take too long: the emptiest cluster first, until one holds the
 //! rest; the last one is the tightest of those that do.
 //!
 //! Clusters that hold pods of the gang come before all others, and nearer groups of clusters before farther ones. Every
@@ -92,7 +92,7 @@ impl<'a> SplitSearch<'a> {
         if self.requests.count_tasks() == 1 { &ORDERS[..1] } else { &ORDERS }
     }
 
-    /// Sites of which every set is looked at: those that hold pods, those that greed took, then the roomiest.
+    /// Sites of which every set is looked at: those that hold pods, those that greed took, then the emptiest.
     fn choose_sites_to_search(&self, sites: &[PromisingCluster], greedy: Option<&Assignment>) -> Vec<usize> {
         let taken = greedy.map(|choice| choice.spots.as_slice()).unwrap_or_default();
         let mut list = self.sites_in_use();
@@ -189,7 +189,7 @@ fn clusters_of_group(sites: &[PromisingCluster], group: &[usize]) -> Vec<Promisi
 }
 
 impl GreedyRun<'_, '_> {
-    /// The order of tasks by what the roomiest sites have.
+    /// The order of tasks by what the emptiest sites have.
     fn task_order(&self, order: TaskOrder) -> Vec<usize> {
         let roomy = self.open.iter().take(CANDIDATES_PER_STEP).map(|one| self.site_of_entry(one));
         let few: Vec<&FreeNodes> =
@@ -201,7 +201,7 @@ impl GreedyRun<'_, '_> {
         self.search.winning_rank(usize::MAX - open.2)
     }
 
-    /// Sites that hold pods first; then, until nothing is left, the tightest that takes all of it or else the roomiest.
+    /// Sites that hold pods first; then, until nothing is left, the tightest that takes all of it or else the emptiest.
     fn fill_tightest(&mut self) {
         for site in self.used.clone() {
             self.fill_site(site);
@@ -212,7 +212,7 @@ impl GreedyRun<'_, '_> {
         }
     }
 
-    /// As much of what is left as fits: in the sites in use, then in others from the roomiest on.
+    /// As much of what is left as fits: in the sites in use, then in others from the emptiest on.
     fn fill_emptiest_sites(&mut self) {
         for site in self.used.clone() {
             let mut free_nodes = self.search.free_nodes_of_site(site).clone();

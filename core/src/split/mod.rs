@@ -16,7 +16,7 @@
 //! | `objective` | which of two placements is better |
 //! | `single_spot` | one cluster or domain that takes the gang |
 //! | `cluster_sets` | the best set of a few clusters, by trying every set |
-//! | `greedy` | a set of many clusters: the roomiest first, the tightest last |
+//! | `greedy` | a set of many clusters: the emptiest first, the tightest last |
 //! | `task_topology` | which cluster gets which pods of tasks that want to be together or apart |
 //! | `weighted_division` | the shares by static or dynamic weight |
 //! | `minimums` | each cluster's part of every minimum |

@@ -30,7 +30,7 @@ pub enum GangRefusal {
     /// The gang asks for nothing that could be placed.
     #[error("the workload asks for no pods")]
     NoPods,
-    /// Not enough room.
+    /// Not enough capacity.
     #[error("{0}")]
     Short(Box<Shortage>),
 }
@@ -96,13 +96,13 @@ pub enum Lack {
         /// Nodes that satisfy selector, affinity and tolerations.
         nodes: u64,
     },
-    /// There is room, but not for whole partitions that are as close as they must be.
+    /// There is capacity, but not for whole partitions that are as close as they must be.
     Partition {
         /// Pods of one.
         size: u32,
         /// As [`DomainMiss::wanted`].
         wanted: String,
-        /// Pods that the roomiest domain takes.
+        /// Pods that the domain with most of them takes.
         most: u64,
     },
     /// The resource that runs out first.
@@ -151,7 +151,7 @@ pub(super) fn explain_refusal(search: &SplitSearch<'_>, want: &[u32]) -> GangRef
         None if !search.far => in_one,
         None => search.count_pods_that_fit_together(&search.usable_sites(), want).max(in_one),
     };
-    // Where one spot must hold all, the nearest miss tells what is short; else all clusters do.
+    // Where one spot must hold all, the spot that takes most says what is short; else all clusters do.
     let free_by_cluster: Vec<(&ClusterName, FreeNodes)> = match best {
         Some((_, spot)) if hard.is_some() && bound_to_one => {
             vec![(search.sites[spot.site].name, nodes_of_spot(search, spot))]
@@ -273,7 +273,7 @@ fn find_spot_for_most_pods(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot
 }
 
 /// So many spots that could take most by their profiles, best first. They are looked at in the order in which equals
-/// win, so that of most of them one task tells enough.
+/// win, so that of most of them one task says enough.
 fn list_promising_spots(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Vec<(u64, Spot)> {
     let mut tasks: Vec<usize> = (0..want.len()).collect();
     tasks.sort_by_key(|task| std::cmp::Reverse(want[*task]));

@@ -179,7 +179,7 @@ impl WeightedFill<'_, '_> {
         self.divide_rest(votes, order);
     }
 
-    /// Gives out what is left, task by task, by weight, as far as there is room.
+    /// Gives out what is left, task by task, by weight, as far as there is capacity.
     fn divide_rest(&mut self, votes: &Votes, order: &[usize]) {
         let search = self.search;
         for task in order {

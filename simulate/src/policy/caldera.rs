@@ -1,7 +1,7 @@
-//! Caldera's own engine, driven as the controller drives it: released in order, each into the room that the ones before
-//! it left, on the first of its card models that has quota and room, then placed as the scheduler places what was
-//! granted. Jobs that wait long get a reservation, and jobs of queues that borrow are evicted for those of queues that
-//! have less than they deserve.
+//! Caldera's own engine, driven as the controller drives it: released in order, each into the capacity that the ones
+//! before it left, on the first of its card models that has quota and capacity, then placed as the scheduler places
+//! what was granted. Jobs that wait long get a reservation, and jobs of queues that borrow are evicted for those of
+//! queues that have less than they deserve.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -47,7 +47,7 @@ pub struct Caldera {
     asks: HashMap<AskKey, Arc<Ask>>,
     /// Some queue limits the running jobs of each namespace, or of each user, or they take turns.
     counts: [bool; 2],
-    /// Admitted, but what was granted found no place: the scheduler tries again when there is more room.
+    /// Admitted, but what was granted found no place: the scheduler tries again when there is more capacity.
     unplaced: Vec<(usize, Granted)>,
     /// Places are kept.
     keeps: bool,

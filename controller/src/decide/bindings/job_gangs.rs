@@ -101,7 +101,7 @@ pub(crate) struct JobGangSpec {
     pub(crate) ended: BTreeSet<String>,
 }
 
-/// How a job of a gang stands.
+/// In which state a job of a gang is.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum GangJobState {
     /// It would wait in its queue.
@@ -165,7 +165,7 @@ pub(crate) struct LineUpdate {
 
 /// Facts in.
 impl JobGangs {
-    /// Takes in how the job of a binding stands.
+    /// Takes in the state of the job of a binding.
     pub(crate) fn set_state(&mut self, key: &Key, gang: GangKey, workload: &Workload, state: GangJobState) {
         let needed = workload.group.as_ref().map_or(0, |group| group.needed);
         if self.of.get(key).is_some_and(|known| *known != gang) {

@@ -158,7 +158,7 @@ impl PodGroupWrites {
         }
     }
 
-    /// Whether there is room for more writes.
+    /// Whether there is capacity for more writes.
     pub(crate) const fn may_write(&self) -> bool {
         self.in_flight < IN_FLIGHT
     }

@@ -2,12 +2,12 @@
 //!
 //! Rule: Kubernetes' scheduler prefers nodes by the weights of the terms in
 //! `preferredDuringSchedulingIgnoredDuringExecution` that they match (`nodeaffinity.PreferredSchedulingTerms`), and
-//! those with fewer `PreferNoSchedule` taints that a pod does not stand (`tainttoleration/taint_toleration.go`). What a
-//! member's scheduler will choose is its own affair; here it is asked how good the best nodes are that the pods could
-//! have: each task alone takes the nodes that it likes best, for as many pods as it has and as fit, and of all of these
-//! pods the mean counts. So a cluster is not better for a single node that all pods would like, nor for being small.
-//! It is asked of whole clusters, once for each: domains of one cluster are equal in this. A gang of very many kinds of
-//! pods prefers nothing, since each kind is asked of each node.
+//! those with fewer `PreferNoSchedule` taints that a pod does not tolerate (`tainttoleration/taint_toleration.go`).
+//! What a member's scheduler will choose is its own affair; here it is asked how good the best nodes are that the pods
+//! could have: each task alone takes the nodes that it likes best, for as many pods as it has and as fit, and of all of
+//! these pods the mean counts. So a cluster is not better for a single node that all pods would like, nor for being
+//! small. It is asked of whole clusters, once for each: domains of one cluster are equal in this. A gang of very many
+//! kinds of pods prefers nothing, since each kind is asked of each node.
 
 use super::GangRequests;
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 pub struct UnmetPreferences {
     /// Weights of preferred terms that their nodes do not match.
     pub unmet: u64,
-    /// `PreferNoSchedule` taints of their nodes that they do not stand.
+    /// `PreferNoSchedule` taints of their nodes that they do not tolerate.
     pub tainted: u64,
 }
 
@@ -46,7 +46,7 @@ impl UnmetPreferences {
 }
 
 impl GangRequests<'_> {
-    /// The unmet of a cluster.
+    /// What pods of the gang prefer of nodes and do not get in a cluster, in the mean.
     pub(in crate::split) fn mean_unmet_preferences(&self, capacity: &Capacity) -> UnmetPreferences {
         let prefers = self.gang.tasks.iter().any(|task| !task.node.preferred.is_empty());
         if self.kinds.len() > MOST_KINDS || !(prefers || capacity.profile().has_avoided_nodes()) {
@@ -67,7 +67,7 @@ impl GangRequests<'_> {
         UnmetPreferences { unmet: mean(sum.unmet), tainted: mean(sum.tainted) }
     }
 
-    /// The nodes that take pods of a task: the unmet of each kind of them, and how many pods fit.
+    /// The nodes that take pods of a task: what each kind of them lacks of what it prefers, and how many pods fit.
     fn list_places(&self, capacity: &Capacity, task: usize) -> Vec<(UnmetPreferences, u64)> {
         let (profile, claim) = (capacity.profile(), &self.gang.tasks[task].node);
         let columns: Vec<Option<usize>> = self.resources.iter().map(|name| profile.column(name)).collect();

@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Jobs {
-    /// Tells its gang how the job of a binding stands; whether it is of one.
+    /// Updates its gang with the state of the job of a binding; whether it is of one.
     pub(super) fn update_gang_state(&mut self, objects: &Objects, binding: &Binding, state: &BindingState) -> bool {
         let workload = objects.workload_of(binding);
         let Some((gang, workload)) = workload.and_then(|it| Some((GangKey::of_workload(it)?, it))) else {
