@@ -99,8 +99,8 @@ fn print_report(args: &SimulateArgs, asked: &SimulationQuestion) -> anyhow::Resu
     }
     if let Some(dir) = &args.svg {
         let runs: Vec<svg::Run<'_>> = runs.iter().map(|(name, outcome)| (*name, outcome)).collect();
-        write_file(dir, "waits.svg", &svg::waits(world, &runs))?;
-        write_file(dir, "utilisation.svg", &svg::utilisation(&runs))?;
+        write_file(dir, "waits.svg", &svg::draw_waits(world, &runs))?;
+        write_file(dir, "utilisation.svg", &svg::draw_utilisation(&runs))?;
     }
     let text = match args.output {
         ReportForm::Table => format_head(args, asked, &reports) + &tables::tables(&reports),

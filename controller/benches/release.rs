@@ -178,7 +178,7 @@ impl Host {
                 | Decision::QueueAnnotation { .. } => continue,
                 _ => json!({}),
             };
-            self.controller.follow_answer(WriteOutcome { tag: decision.tag(), result: Ok(result) }, self.now);
+            self.controller.apply_write_answer(WriteOutcome { tag: decision.tag(), result: Ok(result) }, self.now);
         }
     }
 

@@ -17,7 +17,7 @@ const KEY: &str = "runs.json";
 
 /// The write that publishes them.
 pub(crate) fn publish_runs(past: &PastRuns, namespace: &str) -> Write {
-    build_config_map_write(namespace, NAME, json!({ (KEY): json!(past.build_published()).to_string() }), NAME)
+    build_config_map_write(namespace, NAME, json!({ (KEY): json!(past.anonymize_runs()).to_string() }), NAME)
 }
 
 /// Reads them.

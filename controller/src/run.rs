@@ -189,7 +189,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         let mut happened = first;
         for taken in 0.. {
             match happened {
-                Some(LoopEvent::Written(done)) => controller.follow_answer(done, now),
+                Some(LoopEvent::Written(done)) => controller.apply_write_answer(done, now),
                 Some(LoopEvent::Observed(input)) => {
                     measures.observe_input(&input, now);
                     controller.observe(input, now);

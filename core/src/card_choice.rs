@@ -9,7 +9,7 @@
 //!    mixes models, and the tasks of a job mix only what its user told apart.
 //! 4. Models of which a queue on the path has no quota are left out ([`choose_cards`]).
 //! 5. In the queue a job is an entry for each model, one behind the other (`CardChoice`). The first entry that has
-//!    quota and room is released, in the order of the whole line, and the others are gone with it.
+//!    quota and capacity is released, in the order of the whole line, and the others are gone with it.
 //! 6. The release charges that model, and the record says which (`card`).
 //! 7. Placement asks for nodes of that model ([`Gang::keep_to_card`]).
 //! 8. The webhook on Works adds it to the required affinity of the copy, and then holds the copy against the charge: a

@@ -208,7 +208,7 @@ impl DataIndex {
 
     /// Whether claims of a namespace, for workloads of it, wait for a source of the data.
     #[must_use]
-    pub fn is_wanted(&self, data: &DataIdentity, namespace: &str) -> bool {
+    pub fn has_claims_waiting_for(&self, data: &DataIdentity, namespace: &str) -> bool {
         let Some(keys) = self.claims_of.get(data).filter(|_| !self.sources_of.contains_key(data)) else { return false };
         let first = ClaimKey { namespace: namespace.into(), name: "".into() };
         let mut own = keys.range(first..).take_while(|key| *key.namespace == *namespace);

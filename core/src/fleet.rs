@@ -53,12 +53,12 @@ use crate::{
     time::EpochSeconds,
 };
 
-/// What a member's watcher tells.
+/// What a member's watcher reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Update {
     /// Nodes or pods changed.
     Change(Change),
-    /// The member answers, and what was told since is what it has.
+    /// The member answers, and what was reported since is what it has.
     Up,
     /// The member does not answer, and why. Its last inventory is not trusted any more: after [`Self::Up`] only what
     /// was listed since counts. Pods that were seen stay seen, so that they are not assumed again.
@@ -217,7 +217,7 @@ impl Fleet {
         &self.links
     }
 
-    /// Takes in what a member's watcher tells; true if that may change a decision.
+    /// Takes in what a member's watcher reports; true if that may change a decision.
     pub fn apply_update(&mut self, cluster: &str, update: Update) -> bool {
         let Some(member) = self.members.get_mut(cluster) else { return false };
         let changed = match update {
@@ -269,7 +269,7 @@ impl Fleet {
                 member.queues = queues;
                 return changed;
             }
-            Update::NodeUse(measured, read_at) => return member.measure_load(&measured, read_at),
+            Update::NodeUse(measured, read_at) => return member.update_measured_load(&measured, read_at),
             Update::Load(load) => return member.set_load(load),
         };
         member.dirty |= changed;
@@ -322,7 +322,7 @@ impl Fleet {
             let takes_more = !added.is_empty();
             for key in added {
                 if let (Some(entry), Some(unseen)) = (self.entries.get(&key), member.unseen.get(&key).cloned()) {
-                    member.take_unseen_pods(name, &key, &entry.assumed, &unseen);
+                    member.subtract_unseen_pods(name, &key, &entry.assumed, &unseen);
                 }
             }
             if takes_more {
@@ -362,7 +362,7 @@ impl Fleet {
     }
 
     /// Ready clusters of which nothing was heard yet: neither their nodes nor why these can not be read.
-    pub fn list_unlisted_clusters(&self) -> impl Iterator<Item = &str> {
+    pub fn list_clusters_not_reported_yet(&self) -> impl Iterator<Item = &str> {
         let silent = |member: &&FleetMember| {
             let expected = member.known && member.cluster.ready && !member.cluster.deleting;
             expected && member.down.is_none() && !member.inventory.is_complete()

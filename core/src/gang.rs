@@ -133,7 +133,7 @@ pub struct NodeClaim {
     /// Terms of nodes that it prefers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preferred: Vec<PreferredTerm>,
-    /// Taints the pod stands.
+    /// Taints the pod tolerates.
     pub tolerations: Vec<Toleration>,
     /// The most pods of the task that one node takes, where more would be in each other's way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -213,7 +213,7 @@ impl Operator {
     }
 }
 
-/// A toleration as Kubernetes writes it; an empty key with `exists` stands everything.
+/// A toleration as Kubernetes writes it; an empty key with `exists` tolerates everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Toleration {
     /// Empty for every key.
@@ -311,7 +311,7 @@ impl Gang {
 
     /// Whether each task's own minimum counts (Volcano ignores them below a smaller job minimum).
     #[must_use]
-    pub fn task_minimums_bind(&self) -> bool {
+    pub fn enforces_task_minimums(&self) -> bool {
         self.min_available >= self.sum_task_minimums()
     }
 }

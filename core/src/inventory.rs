@@ -13,7 +13,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `change` | what the inventory is told of a member |
+//! | `change` | what is reported of a member |
 //! | `node_shapes` | nodes by kind and free amounts, kept up to date one by one |
 //! | `shape_labels`, `relabel` | which labels shapes carry, and shapes made anew when that changes |
 //! | `domain` | HyperNodes as a tree of domains over the nodes |
@@ -111,7 +111,7 @@ struct OwnedPods {
 }
 
 impl Inventory {
-    /// True once both nodes and pods were listed. HyperNodes are told before, or there are none.
+    /// True once both nodes and pods were listed. HyperNodes are reported before, or there are none.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.listed == (true, true)

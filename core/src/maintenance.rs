@@ -148,7 +148,8 @@ impl Maintenance {
 }
 
 impl ExpectedRun {
-    /// The same where nodes that take so many seconds must come first. Its pods start sooner where others' room does.
+    /// The same where nodes that take so many seconds must come first. Its pods start sooner where others' capacity
+    /// does.
     #[must_use]
     pub const fn with_delay(self, delay: i64) -> Self {
         Self { delay, ..self }

@@ -138,7 +138,7 @@ impl Taint {
         self.effect == "PreferNoSchedule"
     }
 
-    /// True if one of the tolerations stands this taint.
+    /// True if one of the tolerations tolerates this taint.
     #[must_use]
     pub fn tolerated_by(&self, tolerations: &[Toleration]) -> bool {
         tolerations.iter().any(|toleration| toleration.tolerates_taint(self))

@@ -137,7 +137,7 @@ pub fn restrict_nodes(affinity: Option<&NodeGroupAffinity>, are_used: bool) -> N
 
 /// Whether two requirements of groups, as [`restrict_nodes`] makes them, leave nodes that satisfy both.
 #[must_use]
-pub fn share_nodes(one: &Requirement, other: &Requirement) -> bool {
+pub fn have_common_nodes(one: &Requirement, other: &Requirement) -> bool {
     match (one.operator, other.operator) {
         (Operator::In, Operator::In) => one.values.iter().any(|group| other.values.contains(group)),
         (Operator::In, Operator::DoesNotExist) | (Operator::DoesNotExist, Operator::In) => false,
@@ -242,8 +242,8 @@ mod tests {
     fn queues_of_other_groups_share_no_nodes() {
         let of = |groups: &[&str]| restrict_nodes(Some(&affinity(groups, &[], &[], &[])), true).required.remove(0);
         let none = restrict_nodes(None, true).required.remove(0);
-        assert!(share_nodes(&of(&["a", "b"]), &of(&["b", "c"])) && share_nodes(&none, &none));
-        assert!(!share_nodes(&of(&["a"]), &of(&["b"])) && !share_nodes(&of(&["a"]), &none));
+        assert!(have_common_nodes(&of(&["a", "b"]), &of(&["b", "c"])) && have_common_nodes(&none, &none));
+        assert!(!have_common_nodes(&of(&["a"]), &of(&["b"])) && !have_common_nodes(&of(&["a"]), &none));
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl PastRuns {
     /// runs between. Runs of one sort that are so few that they say nothing are left out, and so are queues without
     /// others.
     #[must_use]
-    pub fn build_published(&self) -> Self {
+    pub fn anonymize_runs(&self) -> Self {
         let reported = |values: &VecDeque<u64>| {
             let mut values: Vec<u64> = values.iter().copied().filter(|_| values.len() >= FEWEST).collect();
             values.sort_unstable();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn read_published(past: &PastRuns) -> PastRuns {
-        serde_json::from_str(&serde_json::to_string(&past.build_published()).unwrap()).unwrap()
+        serde_json::from_str(&serde_json::to_string(&past.anonymize_runs()).unwrap()).unwrap()
     }
 
     #[test]
@@ -241,14 +241,14 @@ mod tests {
             (0..MOST).for_each(|_| past.record_run(&queue, u64::MAX, None));
             (0..MOST).for_each(|_| past.record_run(&queue, u64::MAX, Some(1)));
         }
-        assert!(serde_json::to_string(&past.build_published()).unwrap().len() < 900_000);
+        assert!(serde_json::to_string(&past.anonymize_runs()).unwrap().len() < 900_000);
     }
 
     #[test]
     fn what_says_nothing_is_not_published_and_nothing_in_the_order_in_which_it_was() {
         let past = of_runs(&[(9, None), (3, None), (7, None), (1, None), (5, None), (4, Some(4))]);
-        assert_eq!(serde_json::to_string(&past.build_published()).unwrap(), r#"{"q":{"unsaid":[1,3,5,7,9]}}"#);
-        assert_eq!(of_runs(&[(9, None); FEWEST - 1]).build_published(), PastRuns::default());
+        assert_eq!(serde_json::to_string(&past.anonymize_runs()).unwrap(), r#"{"q":{"unsaid":[1,3,5,7,9]}}"#);
+        assert_eq!(of_runs(&[(9, None); FEWEST - 1]).anonymize_runs(), PastRuns::default());
         // Thousandths, as they were written once, are no millionths.
         let old: PastRuns = serde_json::from_str(r#"{"q":{"parts":[500,500,500,500,500]}}"#).unwrap();
         assert_eq!(expect(&old, Some(1_000), None), None);

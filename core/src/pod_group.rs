@@ -45,7 +45,7 @@ fn count_pods_within_minimum(gang: &Gang, priority_of_class: impl Fn(&str) -> i3
     order.sort_by_key(|i| std::cmp::Reverse(priority_of_class(&gang.tasks[*i].priority_class)));
     let mut pods = vec![0; gang.tasks.len()];
     let mut left = gang.min_available;
-    if gang.task_minimums_bind() {
+    if gang.enforces_task_minimums() {
         for &i in &order {
             pods[i] = gang.tasks[i].min_available.min(left);
             left -= pods[i];

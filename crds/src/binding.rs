@@ -184,7 +184,7 @@ impl<'a> BindingView<'a> {
 
     /// Whether Karmada made the binding from a policy, or somebody says that it is to be scheduled.
     #[must_use]
-    pub fn is_claimed_by_policy(self) -> bool {
+    pub fn has_policy_or_manager(self) -> bool {
         let has_label = |label: &str| self.metadata.labels.as_ref().is_some_and(|all| all.contains_key(label));
         [POLICY_ID, CLUSTER_POLICY_ID, BINDING_MANAGED_BY].into_iter().any(has_label)
     }
@@ -280,7 +280,7 @@ mod tests {
         assert!(
             view.names_our_scheduler()
                 && view.is_scheduling_suspended()
-                && view.is_claimed_by_policy()
+                && view.has_policy_or_manager()
                 && !view.is_deleting()
         );
         assert_eq!(view.clusters().collect::<Vec<_>>(), [("m1".into(), 3), ("m2".into(), 0)]);

@@ -56,7 +56,7 @@ pub use caldera_core::gang::SOLE_TASK;
 pub use self::{
     completion::list_completing_tasks,
     declared_kind::DeclaredKind,
-    group_pods::{GroupOfPod, leave_group, read_group_of_pod},
+    group_pods::{GroupOfPod, read_group_of_pod, remove_host_group},
     kind::WorkloadKind,
     left_to_member::list_wishes_left_to_member,
     member_queue::POD_GROUPS,

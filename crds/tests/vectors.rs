@@ -241,7 +241,7 @@ fn estimator() {
             .map(|object| {
                 let cluster: Cluster = serde_json::from_value(object.clone()).unwrap();
                 let replicas = placement::read_general_estimator_input(&cluster)
-                    .map_or(0, |one| one.max_replicas(request.as_ref()));
+                    .map_or(0, |one| one.estimate_max_available_replicas(request.as_ref()));
                 (cluster.metadata.name.unwrap_or_default(), replicas)
             })
             .collect();

@@ -12,7 +12,7 @@ use caldera_core::{
     gang::{Gang, Task, WorkloadRef},
     inventory::Capacity,
     plan::PinnedDomains,
-    split::{self, count_pods_that_fit, take_assumed},
+    split::{self, count_pods_that_fit, subtract_assumed_pods},
 };
 use caldera_crds::inventory::read_pod;
 use jiff::{SignedDuration, Timestamp};
@@ -61,7 +61,7 @@ pub fn count_sets(capacity: &Capacity, set: &Gang) -> i32 {
 pub fn subtract_assumed(capacity: &Capacity, assumed: &[Gang]) -> Capacity {
     let taken = |capacity: Capacity, gang: &Gang| {
         let pods: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
-        take_assumed(capacity, gang, &pods, &PinnedDomains::default())
+        subtract_assumed_pods(capacity, gang, &pods, &PinnedDomains::default())
     };
     assumed.iter().fold(capacity.clone(), taken)
 }

@@ -83,7 +83,7 @@ async fn a_members_nodes_answer() {
     let estimator = EstimatorClient::new(&world.address, &Trust::default()).unwrap();
     let replicas = |task: Task| {
         let estimator = estimator.clone();
-        async move { estimator.max_replicas("member1", "ns", &task, Vec::new()).await.unwrap() }
+        async move { estimator.request_max_available_replicas("member1", "ns", &task, Vec::new()).await.unwrap() }
     };
     assert_eq!(replicas(task("a", 1, 5)).await, 2);
     assert_eq!(replicas(task("a", 1, 9)).await, 0);
@@ -95,15 +95,19 @@ async fn a_members_nodes_answer() {
     assert_eq!(replicas(elsewhere).await, 16);
 
     let set = build_all_or_nothing_gang(vec![task("master", 1, 2), task("worker", 2, 3)]);
-    let sets = estimator.max_sets("member1", "ns", (&set, &[1, 2]), Vec::new()).await.unwrap();
+    let sets = estimator.request_max_available_sets("member1", "ns", (&set, &[1, 2]), Vec::new()).await.unwrap();
     assert_eq!(sets, 2);
     let assumed = AssumedWorkload {
         namespace: "ns".into(),
         components: write_components(&build_all_or_nothing_gang(vec![task("a", 1, 6)]), &[1]),
     };
-    assert_eq!(estimator.max_replicas("member1", "ns", &task("a", 1, 5), vec![assumed]).await.unwrap(), 1);
+    assert_eq!(
+        estimator.request_max_available_replicas("member1", "ns", &task("a", 1, 5), vec![assumed]).await.unwrap(),
+        1
+    );
 
-    let wrong = estimator.max_replicas("other", "ns", &task("a", 1, 1), Vec::new()).await.unwrap_err();
+    let wrong =
+        estimator.request_max_available_replicas("other", "ns", &task("a", 1, 1), Vec::new()).await.unwrap_err();
     assert!(matches!(&wrong, EstimatorError::Refused(_, status) if status.code() == Code::InvalidArgument), "{wrong}");
     let none: Result<MaxAvailableReplicasResponse, _> =
         estimator.call_method("NoSuchMethod", ObjectReferenceMessage::default()).await;
@@ -200,7 +204,8 @@ async fn messages_for_people_travel_in_headers() {
     let world = world(None).await;
     let estimator = EstimatorClient::new(&world.address, &Trust::default()).unwrap();
     for name in ["plain", "100 % of \u{e4}pfel\n"] {
-        let refused = estimator.max_replicas(name, "ns", &task("a", 1, 1), Vec::new()).await.unwrap_err();
+        let refused =
+            estimator.request_max_available_replicas(name, "ns", &task("a", 1, 1), Vec::new()).await.unwrap_err();
         let EstimatorError::Refused(_, status) = &refused else { panic!("{refused}") };
         assert!(status.message().contains(&format!("{name:?}")), "{refused}");
         assert!(refused.to_string().contains("(gRPC status 3)"), "{refused}");
@@ -219,7 +224,7 @@ async fn only_who_shows_a_certificate_is_answered() {
     let ask = |ca: Option<&str>, identity: Option<Identity>, insecure| {
         let trust = Trust { ca_pem: ca.map(ToOwned::to_owned), identity, insecure };
         let estimator = EstimatorClient::new(&world.address, &trust).unwrap();
-        async move { estimator.max_replicas("member1", "ns", &task("a", 1, 5), Vec::new()).await }
+        async move { estimator.request_max_available_replicas("member1", "ns", &task("a", 1, 5), Vec::new()).await }
     };
     let ca = authority.cert_pem.as_str();
     assert_eq!(ask(Some(ca), Some(client.clone()), false).await.unwrap(), 2);
@@ -252,7 +257,7 @@ async fn a_certificate_that_is_renewed_is_shown_to_who_asks_next() {
     let ask = |ca: &str| {
         let trust = Trust { ca_pem: Some(ca.to_owned()), identity: None, insecure: false };
         let estimator = EstimatorClient::new(&world.address, &trust).unwrap();
-        async move { estimator.max_replicas("member1", "ns", &task("a", 1, 5), Vec::new()).await }
+        async move { estimator.request_max_available_replicas("member1", "ns", &task("a", 1, 5), Vec::new()).await }
     };
     assert!(ask(&old_ca).await.is_ok() && ask(&new_ca).await.is_err());
     write(&new);

@@ -27,8 +27,8 @@ pub fn check_input(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else { return };
     within("a file", BOUND, text.len(), || match which % 8 {
         // A file may ask for a million nodes; here for some thousands.
-        0 if longest_number(text) < 4 => drop(read::fleet(text, 3, 2)),
-        1 => drop(read::queues(text)),
+        0 if longest_number(text) < 4 => drop(read::read_fleet(text, 3, 2)),
+        1 => drop(read::read_queues(text)),
         2 => read_trace(text, TraceFormat::Caldera),
         3 => read_trace(text, TraceFormat::Openb),
         4 => read_trace(text, TraceFormat::Dlrm),
@@ -42,9 +42,12 @@ fn longest_number(text: &str) -> usize {
 }
 
 fn read_trace(text: &str, format: TraceFormat) {
-    let fleet = read::fleet(FLEET, 1, 1).expect("it is right");
+    let fleet = read::read_fleet(FLEET, 1, 1).expect("it is right");
     let options = TraceOptions { format, estimates: Estimates::Rough, ..TraceOptions::default() };
-    let Ok(trace) = read::jobs(text, &options, &read::offered(&fleet), &mut Shapes::default()) else { return };
+    let Ok(trace) = read::read_trace(text, &options, &read::list_offered_resources(&fleet), &mut Shapes::default())
+    else {
+        return;
+    };
     let names: BTreeSet<_> = trace.jobs.iter().map(|job| job.queue.clone()).collect();
     let queues = names.into_iter().map(QueueSpec::unlimited).collect();
     let _ = World::new(fleet, queues, trace.jobs, Millis::ZERO);
@@ -53,9 +56,9 @@ fn read_trace(text: &str, format: TraceFormat) {
 /// Queues, and the jobs in them.
 fn read_both(text: &str) {
     let Some((queues, jobs)) = text.split_once("\n===\n") else { return };
-    let fleet = read::fleet(FLEET, 1, 1).expect("it is right");
-    let (Ok(queues), offered) = (read::queues(queues), read::offered(&fleet)) else { return };
-    let Ok(trace) = read::jobs(jobs, &TraceOptions::default(), &offered, &mut Shapes::default()) else { return };
+    let fleet = read::read_fleet(FLEET, 1, 1).expect("it is right");
+    let (Ok(queues), offered) = (read::read_queues(queues), read::list_offered_resources(&fleet)) else { return };
+    let Ok(trace) = read::read_trace(jobs, &TraceOptions::default(), &offered, &mut Shapes::default()) else { return };
     if let Ok(world) = World::new(fleet, queues, trace.jobs, Millis::ZERO) {
         let _ = (world.total(), world.main_resource());
     }

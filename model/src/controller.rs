@@ -217,7 +217,7 @@ impl Model {
             && !state.awaits_answer(Process::Controller(who), job)
     }
 
-    /// `follow_release_answer` and `follow_eviction_answer`. `None`: nobody knows what became of it.
+    /// `apply_release_answer` and `apply_eviction_answer`. `None`: nobody knows what became of it.
     pub(crate) fn follow_write(&self, state: &mut State, who: usize, message: Message, answer: Option<Answer>) {
         let controller = &mut state.controllers[who];
         let known = &mut controller.jobs[message.job];

@@ -26,7 +26,7 @@
 //! | `ExecuteWrite` | `controller/src/write/patch.rs` | `patch_release` `patch_resize` `patch_eviction` |
 //! | `ExecuteWrite` | `global-scheduler/src/write/binding_writes.rs` | `patch_clusters` |
 //! | `ExecuteWrite`, `LoseAnswer` | `runtime/src/write.rs` | `execute_write` `classify_write_error` |
-//! | `FollowAnswer`, `LoseAnswer` | `controller/src/decide/controller/answers.rs` | `follow_release_answer` `follow_eviction_answer` |
+//! | `FollowAnswer`, `LoseAnswer` | `controller/src/decide/controller/answers.rs` | `apply_release_answer` `apply_eviction_answer` |
 //! | `FollowAnswer`, `LoseAnswer` | `global-scheduler/src/run/scheduler/outcomes.rs` | `apply_outcome` `apply_write_failure` |
 //! | `ListForScheduler`, `WatchForScheduler` | `global-scheduler/src/observe/cache.rs` | `update_binding` |
 //! | `WatchForScheduler`, `ApplyRead` | `global-scheduler/src/run/scheduler.rs` | `decide_and_write_binding` `begin_lease_read` |

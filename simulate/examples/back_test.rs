@@ -52,8 +52,9 @@ fn openb_world(nodes: &str, openb: &str, estimates: Estimates) -> World {
         seed: 1,
         ..TraceOptions::default()
     };
-    let clusters = read::fleet(nodes, 8, 10).unwrap();
-    let trace = read::jobs(openb, &options, &read::offered(&clusters), &mut Shapes::default()).unwrap();
+    let clusters = read::read_fleet(nodes, 8, 10).unwrap();
+    let trace =
+        read::read_trace(openb, &options, &read::list_offered_resources(&clusters), &mut Shapes::default()).unwrap();
     let names: BTreeSet<&QueueName> = trace.jobs.iter().map(|job| &job.queue).collect();
     let queues = names.into_iter().cloned().map(QueueSpec::unlimited).collect();
     let mut world = World::new(clusters, queues, trace.jobs, Millis::ZERO).unwrap();

@@ -118,8 +118,9 @@ fn main() {
     ];
     for (name, trace, (queues, limits), every, options, resource) in studies.into_iter().filter(|study| wanted(study.0))
     {
-        let clusters = read::fleet(&nodes, 8, every).unwrap();
-        let trace = read::jobs(trace, &options, &read::offered(&clusters), &mut Shapes::default()).unwrap();
+        let clusters = read::read_fleet(&nodes, 8, every).unwrap();
+        let trace = read::read_trace(trace, &options, &read::list_offered_resources(&clusters), &mut Shapes::default())
+            .unwrap();
         let mut world = World::new(clusters, named(&trace.jobs), trace.jobs, Millis::ZERO).unwrap();
         let total = world.total();
         world.queues = queues.iter().map(|(name, percent)| queue(name, *percent, limits, &total)).collect();
@@ -203,8 +204,8 @@ fn study(name: &str, world: &World, notes: &[String], resource: &str, out: Optio
     if let Some(out) = out {
         let runs: Vec<svg::Run<'_>> = runs.iter().map(|(name, outcome, _)| (*name, outcome)).collect();
         fs::create_dir_all(out).unwrap();
-        fs::write(out.join(format!("{name}-waits.svg")), svg::waits(world, &runs)).unwrap();
-        fs::write(out.join(format!("{name}-utilisation.svg")), svg::utilisation(&runs)).unwrap();
+        fs::write(out.join(format!("{name}-waits.svg")), svg::draw_waits(world, &runs)).unwrap();
+        fs::write(out.join(format!("{name}-utilisation.svg")), svg::draw_utilisation(&runs)).unwrap();
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     expected_start::round_estimates,
     live::{RunTime, StatedRun, expect_run},
     policy::PolicyName,
-    run::{Options, observed, simulate_while},
+    run::{Options, simulate_observed, simulate_while},
     site::{JobState, Site},
     time::Millis,
     world::{Job, World},
@@ -44,7 +44,7 @@ pub fn back_test(world: &World, every: usize, assume: Millis) -> BackTest {
     let mut asked: Vec<(usize, Option<Millis>, Millis)> = Vec::new();
     let mut tested = BackTest::default();
     let (mut next, mut open, mut past) = (0, Vec::new(), PastRuns::default());
-    let outcome = observed(world, PolicyName::Caldera.start(world).as_mut(), &Options::default(), |site| {
+    let outcome = simulate_observed(world, PolicyName::Caldera.start(world).as_mut(), &Options::default(), |site| {
         record_ended(site, &mut open, &mut past);
         while world.jobs.get(next).is_some_and(|job| job.arrival <= site.now()) {
             let job = next;

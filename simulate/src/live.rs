@@ -1,7 +1,7 @@
 //! From a fleet as it is now to a world: who waits goes on waiting, who runs ends when it said it would.
 //!
 //! Pods of jobs that are told about hold their nodes until their job ends. All other pods hold theirs for ever: nobody
-//! knows when they go, and to plan with their room would promise too much. In members that are not ready nothing is
+//! knows when they go, and to plan with their capacity would promise too much. In members that are not ready nothing is
 //! seen, and jobs hold what they ask for (`lost_members`).
 
 mod lost_members;
@@ -159,7 +159,8 @@ fn take_from_queues(members: &mut [Member], job: &LiveJob, holds: &[Hold]) {
     }
 }
 
-/// What each job holds, by its place in the list, and how many pods are nobody's; their room is taken off their nodes.
+/// What each job holds, by its place in the list, and how many pods are nobody's; their capacity is taken off their
+/// nodes.
 fn held(members: &mut [Member], jobs: &[LiveJob]) -> (HashMap<usize, Vec<Hold>>, usize) {
     let owners: BTreeMap<&WorkloadRef, usize> =
         jobs.iter().enumerate().filter(|(_, job)| job.placed).map(|(i, job)| (&job.workload, i)).collect();

@@ -108,7 +108,7 @@ pub struct Members {
     sums: Vec<Sums>,
     /// Parts that wait, by cluster, in the order in which they came.
     lines: Vec<Vec<Part>>,
-    /// There may be more room than when the line was last looked at.
+    /// There may be more capacity than when the line was last looked at.
     grew: Vec<bool>,
     main: ResourceName,
     nodes: Vec<HashMap<Arc<str>, Use>>,
@@ -117,7 +117,7 @@ pub struct Members {
     tally: Tally,
     capacity_nano: i128,
     allocated_nano: i128,
-    /// By what clusters' taints some job stands.
+    /// By the taints of clusters that some job tolerates.
     tolerant: BTreeSet<Vec<Toleration>>,
     /// Some cluster takes nothing new.
     closed: bool,
@@ -261,7 +261,7 @@ impl Members {
 
     /// Whether the total follows what jobs hold: some cluster, or some node where a job is, takes nothing new.
     #[must_use]
-    pub fn total_moves(&self) -> bool {
+    pub fn has_changing_total(&self) -> bool {
         self.closed || self.sums.iter().any(|sums| !sums.beyond.is_empty())
     }
 
@@ -273,12 +273,12 @@ impl Members {
 
     /// Parts that wait inside members.
     #[must_use]
-    pub fn stuck(&self) -> usize {
+    pub fn count_waiting_parts(&self) -> usize {
         self.lines.iter().map(Vec::len).sum()
     }
 
     /// Binds a part now, or lets it wait in its member.
-    pub fn send(&mut self, part: Part) -> Option<Vec<Hold>> {
+    pub fn bind_or_queue_part(&mut self, part: Part) -> Option<Vec<Hold>> {
         let holds = self.bind(&part);
         if holds.is_none() {
             self.sums[part.cluster].allocating.add(&part.demand());
@@ -288,9 +288,9 @@ impl Members {
         holds
     }
 
-    /// Binds what waited in members where room was given back. No part keeps nodes from those before it, nor those that
-    /// it can not use yet from those behind it.
-    pub fn settle(&mut self) -> Vec<(Part, Vec<Hold>)> {
+    /// Binds what waited in members where capacity was given back. No part keeps nodes from those before it, nor those
+    /// that it can not use yet from those behind it.
+    pub fn bind_waiting_parts(&mut self) -> Vec<(Part, Vec<Hold>)> {
         let mut bound = Vec::new();
         for cluster in 0..self.lines.len() {
             if !std::mem::take(&mut self.grew[cluster]) || self.lines[cluster].is_empty() {
@@ -341,7 +341,7 @@ impl Members {
     }
 
     /// Takes in what a job holds on a node.
-    pub fn hold(&mut self, job: usize, hold: &Hold) {
+    pub fn add_hold(&mut self, job: usize, hold: &Hold) {
         let pod = Pod {
             name: pod_name(job, &hold.node),
             node: Some(hold.node.to_string()),
@@ -379,8 +379,8 @@ impl Members {
         self.fleet.refresh_capacities();
         let name = &self.names[part.cluster];
         let (_, before) = self.fleet.clusters().find(|(cluster, _)| cluster.name == *name)?;
-        let after = split::take_assumed(before.clone(), &part.gang, &part.pods, &part.within);
-        let holds: Vec<Hold> = taken(before, &after)
+        let after = split::subtract_assumed_pods(before.clone(), &part.gang, &part.pods, &part.within);
+        let holds: Vec<Hold> = sum_taken_by_node(before, &after)
             .into_iter()
             .map(|(node, amount)| Hold { cluster: part.cluster, node, amount })
             .collect();
@@ -389,7 +389,7 @@ impl Members {
         if sum != demand {
             return None;
         }
-        holds.iter().for_each(|hold| self.hold(part.job, hold));
+        holds.iter().for_each(|hold| self.add_hold(part.job, hold));
         Some(holds)
     }
 
@@ -426,7 +426,7 @@ fn units(nano: i128) -> u64 {
 }
 
 /// What was taken from each node, by name.
-fn taken(before: &Capacity, after: &Capacity) -> BTreeMap<Arc<str>, Resources> {
+fn sum_taken_by_node(before: &Capacity, after: &Capacity) -> BTreeMap<Arc<str>, Resources> {
     let shapes = before.shapes.iter();
     let was: HashMap<&str, usize> =
         shapes.enumerate().flat_map(|(i, shape)| shape.nodes.iter().map(move |node| (&**node, i))).collect();

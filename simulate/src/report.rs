@@ -249,9 +249,15 @@ impl Report {
             waited_in_members: outcome.jobs.iter().filter(|job| waited_in_member(job)).count(),
             preemptions: outcome.jobs.iter().map(|job| u64::from(job.evictions)).sum(),
             makespan_seconds: last.since(first),
-            wait_seconds: waits(outcome, &reported),
-            wait_seconds_by_class: by_class.into_iter().map(|(class, jobs)| (class, waits(outcome, &jobs))).collect(),
-            wait_seconds_by_queue: by_queue.into_iter().map(|(queue, jobs)| (queue, waits(outcome, &jobs))).collect(),
+            wait_seconds: summarize_waits(outcome, &reported),
+            wait_seconds_by_class: by_class
+                .into_iter()
+                .map(|(class, jobs)| (class, summarize_waits(outcome, &jobs)))
+                .collect(),
+            wait_seconds_by_queue: by_queue
+                .into_iter()
+                .map(|(queue, jobs)| (queue, summarize_waits(outcome, &jobs)))
+                .collect(),
             gar_median: times.median,
             gar_most: times.most,
             sor: Ratio::of(times.allocated, times.capacity),
@@ -274,7 +280,7 @@ impl Report {
     }
 }
 
-fn waits(outcome: &Outcome, jobs: &[usize]) -> Waits {
+fn summarize_waits(outcome: &Outcome, jobs: &[usize]) -> Waits {
     let mut waits: Vec<Millis> = jobs.iter().map(|job| wait_of(outcome, &outcome.jobs[*job])).collect();
     waits.sort_unstable();
     let rank = |percent: usize| waits.get((waits.len() * percent).div_ceil(100).saturating_sub(1)).copied();
@@ -286,7 +292,7 @@ fn waits(outcome: &Outcome, jobs: &[usize]) -> Waits {
 }
 
 /// Each sample with how long it held.
-pub(crate) fn stretches(outcome: &Outcome) -> impl Iterator<Item = (&Sample, Millis)> {
+pub(crate) fn list_samples_with_durations(outcome: &Outcome) -> impl Iterator<Item = (&Sample, Millis)> {
     let next = outcome.samples.iter().skip(1).map(|sample| sample.at).chain([outcome.end]);
     outcome.samples.iter().zip(next).map(|(sample, next)| (sample, next.since(sample.at)))
 }
@@ -313,7 +319,7 @@ impl Times {
     fn of(outcome: &Outcome, last_arrival: Millis) -> Self {
         let mut times = Self::default();
         let mut levels: BTreeMap<Ratio, u128> = BTreeMap::new();
-        for (sample, time) in stretches(outcome) {
+        for (sample, time) in list_samples_with_durations(outcome) {
             let (millis, tally) = (u128::from(time.0), sample.tally);
             if millis == 0 {
                 continue;

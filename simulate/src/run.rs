@@ -55,11 +55,11 @@ pub struct Outcome {
 
 /// Simulates to the end.
 pub fn simulate(world: &World, policy: &mut dyn Policy, options: &Options) -> Outcome {
-    observed(world, policy, options, |_| {})
+    simulate_observed(world, policy, options, |_| {})
 }
 
 /// The same; `observe` sees the site after every instant.
-pub fn observed(
+pub fn simulate_observed(
     world: &World,
     policy: &mut dyn Policy,
     options: &Options,
@@ -104,14 +104,14 @@ pub(crate) fn simulate_while_there_is_time<'w>(
             }
             next += 1;
         }
-        site.settle();
+        site.bind_waiting_parts();
         policy.decide(&mut site);
         site.ask_for_nodes();
-        site.recorder.note(site.members.tally());
+        site.recorder.record_instant(site.members.tally());
         if !go_on(&site) {
             break;
         }
-        if !site.looks_on() {
+        if !site.may_continue() {
             looked_to = Some(site.now());
             break;
         }
@@ -134,7 +134,7 @@ pub(crate) fn simulate_while_there_is_time<'w>(
     }
     if options.horizon.is_some() && !is_done(&site) {
         site.set_now(horizon);
-        site.recorder.pass();
+        site.recorder.add_elapsed();
     }
     let end = site.recorder.last_change();
     let waits = |job: &usize| matches!(site.states[*job], JobState::Waiting);

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{
     metrics::Sample,
-    report::{Report, class_of, is_starved, stretches, wait_of},
+    report::{Report, class_of, is_starved, list_samples_with_durations, wait_of},
     run::Outcome,
     time::Millis,
     world::World,
@@ -98,12 +98,12 @@ pub struct Piece {
 
 /// At most so many pieces of equal length from the beginning to `end`.
 #[must_use]
-pub fn pieces(outcome: &Outcome, end: Millis, most: u64) -> Vec<Piece> {
+pub fn split_into_pieces(outcome: &Outcome, end: Millis, most: u64) -> Vec<Piece> {
     let start = outcome.samples.first().map_or(Millis::ZERO, |sample| sample.at);
     let last = end.min(outcome.end);
     let step = last.since(start).0.div_ceil(most.max(1)).max(1);
     let mut pieces: Vec<Piece> = Vec::new();
-    for (sample, time) in stretches(outcome) {
+    for (sample, time) in list_samples_with_durations(outcome) {
         let (mut at, end) = (sample.at.0, sample.at.plus(time).min(last).0);
         while at < end {
             let piece = (at - start.0) / step;
@@ -153,7 +153,7 @@ fn sums(piece: &mut Piece) -> [&mut f64; 7] {
 pub fn time_csv(outcome: &Outcome) -> String {
     let mut text =
         "time_s,allocated,working,capacity,waiting_jobs,sent_jobs,running_jobs,fragmented_nodes\n".to_owned();
-    for piece in pieces(outcome, outcome.end, 1_000) {
+    for piece in split_into_pieces(outcome, outcome.end, 1_000) {
         let Piece { at, capacity, allocated, working, waiting, sent, running, fragmented } = piece;
         let (at, capacity) = (at.as_seconds(), (capacity * 1_000.0).round() / 1_000.0);
         text += &format!(

@@ -111,7 +111,7 @@ impl<'w> Site<'w> {
     }
 
     /// Whether to look on, as whoever simulates says: also within one instant, of which the rest is left out else.
-    pub fn looks_on(&mut self) -> bool {
+    pub fn may_continue(&mut self) -> bool {
         self.look_on.ask()
     }
 
@@ -179,7 +179,7 @@ impl<'w> Site<'w> {
     ) -> Result<Vec<Part>, Fit> {
         let shape = self.shape_on(job, card);
         if let Some(never) = self.never.get(&shape.class).copied()
-            && let Some(detail) = self.short(job)
+            && let Some(detail) = self.find_short_resource(job)
         {
             return Err(Fit::No { never, detail });
         }
@@ -187,11 +187,11 @@ impl<'w> Site<'w> {
             Ok(parts) => return Ok(parts),
             Err(refusal) => refusal,
         };
-        Err(Fit::No { never: self.find_never(job, card), detail: refusal.to_string() })
+        Err(Fit::No { never: self.can_never_fit(job, card), detail: refusal.to_string() })
     }
 
     /// Whether a job would not fit even if all clusters were empty.
-    pub fn find_never(&mut self, job: usize, card: Option<&ResourceName>) -> bool {
+    pub fn can_never_fit(&mut self, job: usize, card: Option<&ResourceName>) -> bool {
         let shape = self.shape_on(job, card);
         let class = shape.class;
         if let Some(never) = self.never.get(&class) {
@@ -235,7 +235,7 @@ impl<'w> Site<'w> {
             .into_iter()
             .enumerate()
             .map(|(i, (cluster, capacity))| match holds.get(&i) {
-                Some(holds) => (cluster, Cow::Owned(given_back(capacity, holds))),
+                Some(holds) => (cluster, Cow::Owned(with_freed_holds(capacity, holds))),
                 None => (cluster, Cow::Borrowed(capacity)),
             })
             .collect();
@@ -244,7 +244,12 @@ impl<'w> Site<'w> {
     }
 
     /// The clusters to keep for a job that does not fit now, and what it lacks there, as the controller finds them.
-    pub fn keep(&mut self, job: usize, card: Option<&ResourceName>, vain: &[ClusterName]) -> Option<ReservedClusters> {
+    pub fn reserve_clusters(
+        &mut self,
+        job: usize,
+        card: Option<&ResourceName>,
+        vain: &[ClusterName],
+    ) -> Option<ReservedClusters> {
         let shape = self.shape_on(job, card);
         self.members.refresh();
         let (all, largest) = (self.members.view().0, self.members.largest());
@@ -287,14 +292,14 @@ impl<'w> Site<'w> {
                 let run = run.map(|run| run.with_delay(delay));
                 place::place_within_queues(&place::Request { clusters, run, ..request.clone() }, own).ok()
             };
-            self.members.find_with_upcoming(with_upcoming).ok_or(refusal)
+            self.members.find_with_upcoming_nodes(with_upcoming).ok_or(refusal)
         })?;
-        Ok(self.parts(job, gang, &decision))
+        Ok(self.list_parts(job, gang, &decision))
     }
 
     /// A decision's parts.
     #[must_use]
-    pub fn parts(&self, job: usize, gang: &Arc<Gang>, decision: &Decision) -> Vec<Part> {
+    pub fn list_parts(&self, job: usize, gang: &Arc<Gang>, decision: &Decision) -> Vec<Part> {
         let mut pods = decision.count_pods_by_cluster(gang);
         let domains = decision.plan.as_ref().map(|plan| plan.pinned_domains()).unwrap_or_default();
         let pinned = |cluster: &str| domains.get(cluster).cloned().unwrap_or_default();
@@ -307,7 +312,7 @@ impl<'w> Site<'w> {
     }
 
     /// The resource of which all clusters together have not enough free, if there is one.
-    fn short(&mut self, job: usize) -> Option<String> {
+    fn find_short_resource(&mut self, job: usize) -> Option<String> {
         let members = &mut self.members;
         let free = self.free.get_or_insert_with(|| {
             members.refresh();
@@ -342,7 +347,7 @@ impl<'w> Site<'w> {
 /// Deeds.
 impl Site<'_> {
     /// Sends a waiting job to members. It runs once all its parts are bound; those that do not fit wait where they are.
-    pub fn send(&mut self, job: usize, parts: Vec<Part>) {
+    pub fn send_job(&mut self, job: usize, parts: Vec<Part>) {
         if self.states[job] != JobState::Waiting || parts.is_empty() {
             return;
         }
@@ -351,7 +356,7 @@ impl Site<'_> {
         let pods = parts.iter().flat_map(|part| &part.pods).map(|pods| u64::from(*pods)).sum();
         let (mut missing, mut holds) = (0, Vec::new());
         for part in parts {
-            match self.members.send(part) {
+            match self.members.bind_or_queue_part(part) {
                 Some(bound) => {
                     self.recorder.bound(job, &bound);
                     holds.extend(bound);
@@ -360,14 +365,14 @@ impl Site<'_> {
             }
         }
         self.states[job] = JobState::Sent { missing, holds, pods };
-        self.run_if_whole(job);
+        self.start_if_all_bound(job);
     }
 
     /// Takes a job back from members, into the line; what it did is lost. Its policy must let it wait again.
     pub fn evict(&mut self, job: usize) {
         if matches!(self.states[job], JobState::Sent { .. } | JobState::Running { .. }) {
             self.recorder.evicted(job);
-            self.give_back(job, JobState::Waiting);
+            self.release_holds(job, JobState::Waiting);
         }
     }
 
@@ -376,7 +381,7 @@ impl Site<'_> {
         self.now = now;
         self.recorder.set_clock(now);
         if self.members.add_nodes_due(now) {
-            self.recorder.pass();
+            self.recorder.add_elapsed();
             (self.free, self.grew_somewhere) = (None, true);
         }
     }
@@ -389,28 +394,28 @@ impl Site<'_> {
     /// A job that runs at the start.
     pub(crate) fn resume(&mut self, job: usize) {
         let Some(holds) = &self.world.jobs[job].running else { return };
-        holds.iter().for_each(|hold| self.members.hold(job, hold));
+        holds.iter().for_each(|hold| self.members.add_hold(job, hold));
         self.recorder.resumed(job);
         self.recorder.bound(job, holds);
         self.states[job] = JobState::Sent { missing: 0, holds: holds.clone(), pods: u64::MAX };
-        self.run_if_whole(job);
+        self.start_if_all_bound(job);
     }
 
     pub(crate) fn end(&mut self, job: usize) {
         self.recorder.ended(job);
-        self.give_back(job, JobState::Done);
+        self.release_holds(job, JobState::Done);
     }
 
     /// Binds what waited in members and fits now.
-    pub(crate) fn settle(&mut self) {
-        for (part, bound) in self.members.settle() {
+    pub(crate) fn bind_waiting_parts(&mut self) {
+        for (part, bound) in self.members.bind_waiting_parts() {
             self.free = None;
             self.recorder.bound(part.job, &bound);
             if let JobState::Sent { missing, holds, .. } = &mut self.states[part.job] {
                 *missing -= 1;
                 holds.extend(bound);
             }
-            self.run_if_whole(part.job);
+            self.start_if_all_bound(part.job);
         }
     }
 
@@ -419,7 +424,7 @@ impl Site<'_> {
         self.members.ask_for_nodes(self.now);
     }
 
-    fn run_if_whole(&mut self, job: usize) {
+    fn start_if_all_bound(&mut self, job: usize) {
         let JobState::Sent { missing: 0, holds, pods } = &mut self.states[job] else { return };
         let (holds, pods) = (std::mem::take(holds), *pods);
         let ends = self.now.plus(run_time(&self.world.jobs[job], pods));
@@ -430,7 +435,7 @@ impl Site<'_> {
         self.active.insert(job);
     }
 
-    fn give_back(&mut self, job: usize, then: JobState) {
+    fn release_holds(&mut self, job: usize, then: JobState) {
         let (JobState::Sent { holds, .. } | JobState::Running { holds, .. }) =
             std::mem::replace(&mut self.states[job], then)
         else {
@@ -456,7 +461,7 @@ fn question<'a>(shape: &'a Shape, gang: &'a Gang, clusters: Vec<(&'a Cluster, &'
 }
 
 /// The capacity with these parts of its nodes free.
-fn given_back(capacity: &Capacity, holds: &[&Hold]) -> Capacity {
+fn with_freed_holds(capacity: &Capacity, holds: &[&Hold]) -> Capacity {
     let mut by_node: BTreeMap<&Arc<str>, Resources> = BTreeMap::new();
     for hold in holds {
         by_node.entry(&hold.node).or_default().add(&hold.amount);

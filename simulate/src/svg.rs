@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 
 use crate::{
-    report::{Class, class_of, stretches, wait_of},
+    report::{Class, class_of, list_samples_with_durations, wait_of},
     run::Outcome,
-    series::{Piece, pieces},
+    series::{Piece, split_into_pieces},
     time::Millis,
     world::World,
 };
@@ -39,7 +39,7 @@ struct Axis {
 
 /// By class of size: which part of the jobs waited no longer than so long.
 #[must_use]
-pub fn waits(world: &World, runs: &[Run<'_>]) -> String {
+pub fn draw_waits(world: &World, runs: &[Run<'_>]) -> String {
     let mut panels = Vec::new();
     let Some((_, first)) = runs.first() else { return draw(&[], runs) };
     let mut classes: Vec<Class> = (0..world.jobs.len()).map(|job| class_of(world, first, job)).collect();
@@ -70,14 +70,14 @@ pub fn waits(world: &World, runs: &[Run<'_>]) -> String {
 
 /// What is allocated, and how many jobs wait, over time: until nobody arrives or waits any more.
 #[must_use]
-pub fn utilisation(runs: &[Run<'_>]) -> String {
+pub fn draw_utilisation(runs: &[Run<'_>]) -> String {
     let busy_until = |(_, outcome): &Run<'_>| {
-        let waits = stretches(outcome).filter(|(sample, _)| sample.waiting > 0).last();
+        let waits = list_samples_with_durations(outcome).filter(|(sample, _)| sample.waiting > 0).last();
         let arrival = outcome.jobs.iter().map(|job| job.arrival).max().unwrap_or_default();
         waits.map_or(arrival, |(sample, time)| sample.at.plus(time).max(arrival))
     };
     let end = runs.iter().map(busy_until).max().unwrap_or_default();
-    let series: Vec<Vec<Piece>> = runs.iter().map(|(_, outcome)| pieces(outcome, end, 300)).collect();
+    let series: Vec<Vec<Piece>> = runs.iter().map(|(_, outcome)| split_into_pieces(outcome, end, 300)).collect();
     let hours = |at: Millis| at.as_seconds() / 3_600.0;
     let line = |of: fn(&Piece) -> f64| -> Vec<Vec<(f64, f64)>> {
         let points = |pieces: &Vec<Piece>| pieces.iter().map(|piece| (hours(piece.at), of(piece))).collect();

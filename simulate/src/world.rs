@@ -172,9 +172,9 @@ impl World {
     ) -> Result<Self, WorldError> {
         clusters.sort_by(|a, b| a.cluster.name.cmp(&b.cluster.name));
         jobs.sort_by(|a, b| (a.arrival, &a.name).cmp(&(b.arrival, &b.name)));
-        unique("cluster", clusters.iter().map(|one| one.cluster.name.as_str()))?;
-        unique("queue", queues.iter().map(|queue| queue.name.as_str()))?;
-        unique("job", jobs.iter().map(|job| job.name.as_ref()))?;
+        check_unique_names("cluster", clusters.iter().map(|one| one.cluster.name.as_str()))?;
+        check_unique_names("queue", queues.iter().map(|queue| queue.name.as_str()))?;
+        check_unique_names("job", jobs.iter().map(|job| job.name.as_ref()))?;
         if clusters.iter().all(|cluster| cluster.nodes.is_empty()) {
             return Err(WorldError::NoNodes);
         }
@@ -245,7 +245,7 @@ fn read_queue_clusters<'a>(queue: &QueueName, find: impl Fn(&QueueName) -> Optio
     clusters
 }
 
-fn unique<'a>(what: &'static str, names: impl Iterator<Item = &'a str>) -> Result<(), WorldError> {
+fn check_unique_names<'a>(what: &'static str, names: impl Iterator<Item = &'a str>) -> Result<(), WorldError> {
     let mut seen = BTreeSet::new();
     for name in names {
         if !seen.insert(name) {
@@ -315,7 +315,7 @@ impl Shapes {
         };
         let on_cards: Vec<_> = gang.list_card_choices().into_iter().map(of_card).collect();
         let shape = self.0.entry(print).or_insert_with(|| {
-            let minimum = needs(&gang, whole);
+            let minimum = count_needed_pods(&gang, whole);
             let mut least = Resources::new();
             for (task, pods) in gang.tasks.iter().zip(&minimum) {
                 least.add(&task.request.times(u64::from(*pods)));
@@ -328,7 +328,7 @@ impl Shapes {
 }
 
 /// Pods of each task that are needed at once: the gang's minimum, or all of what is no gang.
-fn needs(gang: &Gang, whole: bool) -> Vec<u32> {
+fn count_needed_pods(gang: &Gang, whole: bool) -> Vec<u32> {
     // Partitions are placed whole.
     let need = |(task, pods): (&Task, u32)| {
         if whole { pods.next_multiple_of(task.partition_size()).min(task.replicas) } else { task.replicas }

@@ -10,7 +10,7 @@ use caldera_simulate::{
     policy::PolicyName,
     read::Estimates,
     report::Report,
-    run::{Options, observed, simulate},
+    run::{Options, simulate, simulate_observed},
     scenario::Scenario,
     series::{Document, jobs_csv, time_csv},
     site::{JobState, Site},
@@ -112,9 +112,9 @@ fn check(site: &Site<'_>, keeps_limits: bool) {
     free.saturating_sub(&held);
     assert_eq!(site.members().free(), free);
     if keeps_limits {
-        assert_eq!(site.books().over().next(), None, "at {}", site.now());
+        assert_eq!(site.books().list_queues_over_ceiling().next(), None, "at {}", site.now());
         // What was found a place fits there.
-        assert_eq!(site.members().stuck(), 0, "at {}", site.now());
+        assert_eq!(site.members().count_waiting_parts(), 0, "at {}", site.now());
     }
 }
 
@@ -131,7 +131,9 @@ proptest! {
         let mirrored = self::world(&nodes, ceilings, &drafts, true);
         for name in PolicyName::ALL {
             let keeps_limits = name != PolicyName::VolcanoGlobal;
-            let outcome = observed(&world, name.start(&world).as_mut(), &Options::default(), |site| check(site, keeps_limits));
+            let mut policy = name.start(&world);
+            let options = Options::default();
+            let outcome = simulate_observed(&world, policy.as_mut(), &options, |site| check(site, keeps_limits));
             for (i, record) in outcome.jobs.iter().enumerate() {
                 let never = outcome.never.contains(&i);
                 if keeps_limits {
@@ -159,7 +161,7 @@ fn all(seed: u64) -> String {
     let policies = outcomes.iter().map(|(name, outcome)| Report::new(name, &world, outcome, 4)).collect();
     let document = Document { seed, notes: Vec::new(), starved_after: 4, policies };
     let runs: Vec<svg::Run<'_>> = outcomes.iter().map(|(name, outcome)| (*name, outcome)).collect();
-    let mut text = document.to_json() + &svg::waits(&world, &runs) + &svg::utilisation(&runs);
+    let mut text = document.to_json() + &svg::draw_waits(&world, &runs) + &svg::draw_utilisation(&runs);
     for (_, outcome) in &outcomes {
         text += &(jobs_csv(&world, outcome, 4) + &time_csv(outcome));
     }

@@ -302,7 +302,7 @@ impl Policy for Impatient {
             match site.find(job, None, &[]) {
                 Ok(parts) => {
                     assert!(parts.iter().map(|part: &Part| part.pods[0]).sum::<u32>() > 0);
-                    site.send(job, parts);
+                    site.send_job(job, parts);
                 }
                 Err(_) => self.waiting.push(job),
             }

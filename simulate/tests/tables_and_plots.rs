@@ -8,7 +8,7 @@ use caldera_simulate::{
     report::Report,
     run::{Options, Outcome, simulate},
     scenario::Scenario,
-    series::{jobs_csv, pieces, time_csv},
+    series::{jobs_csv, split_into_pieces, time_csv},
     svg, tables,
     time::Millis,
     world::World,
@@ -41,7 +41,7 @@ fn csv_has_a_row_for_every_job_and_means_that_add_up() {
     let large = jobs.lines().find(|line| line.starts_with("large,")).unwrap();
     assert!(large.starts_with("large,large,0,65-512,300,,,,300,397.451,"), "{large}");
     // The mean over all pieces is the SOR.
-    let pieces = pieces(outcome, outcome.end, 100);
+    let pieces = split_into_pieces(outcome, outcome.end, 100);
     assert_eq!(pieces.len(), 100);
     let mean = pieces.iter().map(|piece| piece.allocated).sum::<f64>() / 100.0 / outcome.capacity as f64;
     let sor = Report::new("p", &world, outcome, 4).sor.0 as f64 / 1e6;
@@ -53,7 +53,7 @@ fn csv_has_a_row_for_every_job_and_means_that_add_up() {
 fn plots_have_a_line_for_every_policy_in_every_panel() {
     let (world, outcomes) = outcomes();
     let runs: Vec<svg::Run<'_>> = outcomes.iter().map(|(name, outcome)| (*name, outcome)).collect();
-    for (svg, panels) in [(svg::waits(&world, &runs), 3), (svg::utilisation(&runs), 2)] {
+    for (svg, panels) in [(svg::draw_waits(&world, &runs), 3), (svg::draw_utilisation(&runs), 2)] {
         assert_eq!(svg.matches("<polyline").count(), 2 * panels);
         assert_eq!(svg.matches("<g ").count(), svg.matches("</g>").count());
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));

@@ -24,24 +24,24 @@ fn units(clusters: &[MemberCluster], resource: &str) -> i128 {
 
 fn jobs(text: &str, format: TraceFormat, clusters: &[MemberCluster]) -> Trace {
     let options = TraceOptions { format, ..TraceOptions::default() };
-    read::jobs(text, &options, &read::offered(clusters), &mut Shapes::default()).unwrap()
+    read::read_trace(text, &options, &read::list_offered_resources(clusters), &mut Shapes::default()).unwrap()
 }
 
 #[test]
 fn the_public_fleets_are_read_whole_and_dealt_out_evenly() {
-    let spot = read::fleet(&read_file("spot_nodes.csv"), 8, 1).unwrap();
+    let spot = read::read_fleet(&read_file("spot_nodes.csv"), 8, 1).unwrap();
     let sums = (spot.len(), units(&spot, "nvidia.com/gpu"), units(&spot, "cpu"));
     assert_eq!(sums, expect((8, 10_412, 632_636), (8, 513, 14_528)));
     let nodes: Vec<usize> = spot.iter().map(|cluster| cluster.nodes.len()).collect();
     assert_eq!(nodes.iter().sum::<usize>(), expect(4_278, 90));
     assert_eq!(nodes.iter().max().unwrap() - nodes.iter().min().unwrap(), 1);
-    let openb = read::fleet(&read_file("openb_nodes.csv"), 1, 1).unwrap();
+    let openb = read::read_fleet(&read_file("openb_nodes.csv"), 1, 1).unwrap();
     assert_eq!((openb[0].nodes.len(), units(&openb, "nvidia.com/gpu")), expect((1_523, 6_212), (60, 202)));
 }
 
 #[test]
 fn the_public_traces_are_read_whole() {
-    let fleet = read::fleet(&read_file("openb_nodes.csv"), 8, 1).unwrap();
+    let fleet = read::read_fleet(&read_file("openb_nodes.csv"), 8, 1).unwrap();
     let openb = jobs(&read_file("openb_pods.csv"), TraceFormat::Openb, &fleet);
     // Of the 8,152 public pods 897 never ran. This fleet tells of memory, so that nothing is dropped.
     assert_eq!((openb.jobs.len(), openb.notes.len()), expect((7_255, 2), (269, 2)), "{:?}", openb.notes);

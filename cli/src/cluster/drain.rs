@@ -3,8 +3,9 @@
 //! Rule: all named members are cordoned first, so that no gang moves from one into another. With `--max-at-once` no
 //! more gangs, and with `--budget` no more pods, are on the move at a time; a gang that is larger than the budget moves
 //! alone. A gang has moved once it runs again, has ended, or is in line and its old copies are gone: that it has no
-//! room is no reason to wait. One that does none of these for ten minutes is named, and the next one moves. A look that
-//! fails, because the API server restarts or may not be asked for a while, is told once and taken again in that time.
+//! capacity is no reason to wait. One that does none of these for ten minutes is named, and the next one moves. A look
+//! that fails, because the API server restarts or may not be asked for a while, is told once and taken again in that
+//! time.
 //!
 //! Each move is one Command to the controller, which carries it out whole: who interrupts a drain leaves no gang half
 //! moved. What is still there is asked of the members each time, so the same command again goes on where it ended.

@@ -2,7 +2,7 @@
 //!
 //! Rule: what its user chooses are two annotations of the job (`caldera.dev/clusters`, `caldera.dev/exclude-clusters`);
 //! what was chosen before counts no more. They narrow what its policy selects and change nothing of the policy. A job
-//! that could never start there stays as it is, and so does one that runs where there is no room now, unless it may
+//! that could never start there stays as it is, and so does one that runs where there is no capacity now, unless it may
 //! wait. What is in other clusters goes by the way of `caldera job requeue`: whole, and in line with its age.
 
 use std::{

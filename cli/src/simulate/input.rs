@@ -23,7 +23,7 @@ pub(super) fn read_files(args: &SimulateArgs) -> Result<SimulationQuestion, Wron
     let Some(fleet) = &args.fleet else {
         return Err(WrongInput("a trace needs a fleet to run on: --fleet FILE".to_owned()));
     };
-    let clusters = name_file_in_error(fleet, read::fleet(&read_text(fleet)?, args.clusters, args.every))?;
+    let clusters = name_file_in_error(fleet, read::read_fleet(&read_text(fleet)?, args.clusters, args.every))?;
     let trace = read_trace(args, &clusters)?;
     let queues = match read_queues(args)? {
         Some(queues) => queues,
@@ -44,14 +44,14 @@ pub(super) fn read_trace(args: &SimulateArgs, clusters: &[MemberCluster]) -> Res
         seed: args.seed,
         gather: args.gather,
     };
-    let offered = read::offered(clusters);
-    name_file_in_error(path, read::jobs(&read_text(path)?, &options, &offered, &mut Shapes::default()))
+    let offered = read::list_offered_resources(clusters);
+    name_file_in_error(path, read::read_trace(&read_text(path)?, &options, &offered, &mut Shapes::default()))
 }
 
 /// The queues of the file, if there is one.
 pub(super) fn read_queues(args: &SimulateArgs) -> Result<Option<Vec<QueueSpec>>, WrongInput> {
     let Some(path) = &args.queues else { return Ok(None) };
-    name_file_in_error(path, read::queues(&read_text(path)?)).map(Some)
+    name_file_in_error(path, read::read_queues(&read_text(path)?)).map(Some)
 }
 
 /// A queue without limits for every name.

@@ -197,8 +197,8 @@ impl Controller {
     pub fn observe(&mut self, input: Input, now: Timestamp) {
         self.now = now;
         self.jobs.engine.set_now(EpochSeconds::from(now));
-        if input.lists_what_is_written() {
-            self.sent_writes.begin_anew();
+        if input.resets_written_kind() {
+            self.sent_writes.forget_all_writes();
         }
         self.actions.observe_input(&input, now);
         let changes = match input {
@@ -268,7 +268,9 @@ impl Controller {
             Input::UsageHistory(read) => return self.usage.merge_history(read),
             Input::JobHistory(read) => return self.ended_jobs.merge_history(read),
             Input::Actions(read) => return self.actions.merge_history(read),
-            Input::Located(answer) => return self.outbox.extend(self.data_catalogue.follow_answer(answer, now)),
+            Input::Located(answer) => {
+                return self.outbox.extend(self.data_catalogue.apply_catalogue_answer(answer, now));
+            }
             Input::Listed(kind) => return self.objects.mark_listed(kind),
         };
         self.propagate_changes(changes);
@@ -401,7 +403,7 @@ impl Controller {
             jobs.retry_at(at, key);
         }
         if jobs.cleanups.is_terminating(key) {
-            self.preemption.follow_return(key);
+            self.preemption.remember_returning_job(key);
         }
         let fault = jobs.judge_record(objects, capacity, binding, now);
         self.deadlines.forged.schedule_removal(binding, fault, now);

@@ -263,10 +263,10 @@ impl Controller {
     }
 
     /// Puts the jobs of gangs in line of which something changed.
-    pub(crate) fn arrange_gangs(&mut self) {
+    pub(crate) fn queue_changed_gangs(&mut self) {
         for gang in self.jobs.gangs.take_changed() {
             let spec = self.find_gang_spec(&gang);
-            for key in self.jobs.arrange_gang(&self.objects, &gang, spec.as_ref(), self.now) {
+            for key in self.jobs.queue_gang_jobs(&self.objects, &gang, spec.as_ref(), self.now) {
                 self.pod_groups.mark_dirty(&key);
                 self.recount_phase(&key);
                 let Self { objects, jobs, capacity, waiting_states, now, .. } = self;
@@ -279,7 +279,7 @@ impl Controller {
     }
 
     fn release_jobs(&mut self, decisions: &mut Decisions) {
-        self.arrange_gangs();
+        self.queue_changed_gangs();
         let Releases { writes, is_unfinished } =
             release_admissible_jobs(&mut self.jobs, &self.objects, &mut self.capacity, self.now);
         decisions.releases += writes.len();

@@ -65,7 +65,7 @@ impl SentWrites {
     }
 
     /// All objects are listed anew.
-    pub(crate) fn begin_anew(&mut self) {
+    pub(crate) fn forget_all_writes(&mut self) {
         self.sent.clear();
     }
 

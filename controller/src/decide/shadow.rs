@@ -110,12 +110,13 @@ impl Shadow {
                 let there: BTreeSet<JobId> = all.iter().map(|binding| binding.id.clone()).collect();
                 let gone: Vec<JobId> = self.known.keys().filter(|id| !there.contains(*id)).cloned().collect();
                 gone.iter().for_each(|id| self.forget_binding(controller, id));
-                let all = all.into_iter().filter_map(|binding| self.take_in(controller, binding, now)).collect();
+                let all =
+                    all.into_iter().filter_map(|binding| self.hold_or_pass_binding(controller, binding, now)).collect();
                 controller.observe(Input::Bindings(Event::Reset(all)), now);
                 self.is_listed = true;
             }
             Event::Applied(binding) => {
-                if let Some(reported) = self.take_in(controller, binding, now) {
+                if let Some(reported) = self.hold_or_pass_binding(controller, binding, now) {
                     controller.observe(Input::Bindings(Event::Applied(reported)), now);
                 }
             }
@@ -127,8 +128,8 @@ impl Shadow {
         }
     }
 
-    /// What is told of a binding to the controller; nothing while it is held as it was.
-    fn take_in(&mut self, controller: &Controller, binding: Binding, now: Timestamp) -> Option<Binding> {
+    /// What the controller sees of a binding; nothing while it is held as it was.
+    fn hold_or_pass_binding(&mut self, controller: &Controller, binding: Binding, now: Timestamp) -> Option<Binding> {
         if let Some((_, held)) = self.held.get_mut(&binding.id) {
             **held = binding;
             // A list must name it all the same.
@@ -141,7 +142,7 @@ impl Shadow {
                 let reported = Binding { clusters: Vec::new(), ..binding.clone() };
                 self.held.insert(binding.id.clone(), (now, Box::new(binding)));
                 self.unplaced.insert(reported.key.clone());
-                return Some(self.pretend(reported));
+                return Some(self.apply_shadow_grant(reported));
             }
         }
         if is_placed {
@@ -149,11 +150,11 @@ impl Shadow {
         } else {
             self.unplaced.insert(binding.key.clone());
         }
-        Some(self.pretend(binding))
+        Some(self.apply_shadow_grant(binding))
     }
 
     /// The binding with our gate and our record, and with nobody else's.
-    fn pretend(&self, binding: Binding) -> Binding {
+    fn apply_shadow_grant(&self, binding: Binding) -> Binding {
         let granted = self.granted.get(&binding.id);
         let seen = binding.resource_version.split_once('+').map_or(&*binding.resource_version, |(seen, _)| seen);
         let resource_version = match granted {
@@ -247,7 +248,7 @@ impl Shadow {
             let clusters = join_names(&job.clusters);
             self.notes.push(ShadowNote::Released { binding: key.clone(), queue, clusters });
         }
-        controller.observe(Input::Bindings(Event::Applied(self.pretend(binding))), now);
+        controller.observe(Input::Bindings(Event::Applied(self.apply_shadow_grant(binding))), now);
     }
 
     fn note_eviction(&mut self, controller: &mut Controller, victim: &Key, record: &EvictionRecord, now: Timestamp) {
@@ -280,12 +281,12 @@ impl Shadow {
         let over: Vec<(Timestamp, Key)> = over;
         for (_, key) in over {
             controller.jobs.end_eviction(&key);
-            controller.preemption.follow_answer(&key, false);
+            controller.preemption.apply_write_answer(&key, false);
         }
     }
 
-    /// Tells the controller where the bindings are that were placed before they were seen.
-    fn show_held(&mut self, controller: &mut Controller, now: Timestamp) {
+    /// Lets the controller see where the bindings are that were placed before they were seen.
+    fn release_held_bindings(&mut self, controller: &mut Controller, now: Timestamp) {
         let is_over = |since: Timestamp, binding: &Binding| {
             controller.objects.workload_of(binding).is_some() || add_wait(since, WAITS_FOR_WORKLOAD) <= now
         };
@@ -293,7 +294,7 @@ impl Shadow {
         let over: Vec<JobId> = over.map(|(id, _)| id.clone()).collect();
         for id in over {
             let Some((_, binding)) = self.held.remove(&id) else { continue };
-            if let Some(reported) = self.take_in(controller, *binding, now) {
+            if let Some(reported) = self.hold_or_pass_binding(controller, *binding, now) {
                 controller.observe(Input::Bindings(Event::Applied(reported)), now);
             }
         }
@@ -358,7 +359,7 @@ pub(crate) fn decide_in_shadow(
         }
     }
     let held = shadow.held.len();
-    shadow.show_held(controller, now);
+    shadow.release_held_bindings(controller, now);
     let goes_on = goes_on || shadow.held.len() < held;
     let next =
         if goes_on { Some(now) } else { controller.next_due_in_shadow().into_iter().chain(shadow.next_due()).min() };

@@ -164,7 +164,7 @@ impl From<&Ask> for Asks {
 pub struct Reserved {
     /// Since when.
     pub since: Option<String>,
-    /// The resource that it lacks; `None` if it lacks room.
+    /// The resource that it lacks; `None` if it lacks capacity.
     pub resource: Option<ResourceName>,
     /// Under whose ceiling.
     pub bound: Option<String>,

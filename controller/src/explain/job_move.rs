@@ -16,7 +16,7 @@ use crate::{
         Controller,
         admission::assess::predict_run,
         fleet::{
-            affinity::build_binding_anew,
+            affinity::build_unplaced_binding,
             capacity::{PlacementQuestion, PodsByCluster},
         },
     },
@@ -28,7 +28,7 @@ use crate::{
 pub enum MoveAnswer {
     /// It would go there now: pods by cluster.
     Fits(PodsByCluster),
-    /// There is no room now.
+    /// There is no capacity now.
     Waits(String),
     /// It could never start there.
     Never(String),
@@ -42,7 +42,7 @@ pub fn explain_move(controller: &mut Controller, key: &Key, choice: ClusterChoic
     let Controller { objects, capacity, now, .. } = &mut *controller;
     let binding = objects.bindings.get(key)?;
     let workload = objects.workload_of(binding)?;
-    let (Some(placement), Ok(gang)) = (build_binding_anew(objects, capacity, binding), &workload.gang) else {
+    let (Some(placement), Ok(gang)) = (build_unplaced_binding(objects, capacity, binding), &workload.gang) else {
         return Some(MoveAnswer::Unknown);
     };
     if !is_seen {
@@ -72,7 +72,7 @@ pub fn explain_move(controller: &mut Controller, key: &Key, choice: ClusterChoic
 #[must_use]
 pub fn explain_refusals(controller: &Controller, key: &Key, clusters: &BTreeSet<String>) -> Vec<String> {
     let binding = controller.objects.bindings.get(key);
-    let placement = binding.and_then(|it| build_binding_anew(&controller.objects, &controller.capacity, it));
+    let placement = binding.and_then(|it| build_unplaced_binding(&controller.objects, &controller.capacity, it));
     let Some(placement) = placement else { return Vec::new() };
     let placement = place::Binding { choice: None, ..placement };
     let filter = Filter::new(&placement);

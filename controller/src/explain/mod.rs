@@ -119,7 +119,7 @@ pub fn explain_without_binding(controller: &Controller, workload: &WorkloadRef) 
 pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Option<Explanation> {
     if controller.is_complete() {
         let Controller { jobs, objects, capacity, .. } = controller;
-        let id = jobs.find_line_id(key)?.clone();
+        let id = jobs.find_queued_job_id(key)?.clone();
         ask_whether_it_fits(jobs, objects, capacity, &id, now);
     }
     let binding = controller.objects.bindings.get(key)?;
@@ -128,7 +128,7 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
     let (binding, state) = (controller.objects.bindings.get(key)?, controller.jobs.states.get(key)?);
     let workload = controller.objects.workload_of(binding);
     let answer = build_answer(controller, binding, state, workload);
-    let id = controller.jobs.find_line_id(key)?.as_str();
+    let id = controller.jobs.find_queued_job_id(key)?.as_str();
     let mut explanation = start_explanation(controller, (*binding.workload).clone(), workload);
     explanation.verdict = answer.verdict;
     explanation.token = answer.token;
@@ -169,7 +169,7 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
     }
     explanation.notes.extend(controller.jobs.describe_increase(state));
     explanation.notes.extend(controller.capacity.describe_awaited_nodes(binding.id.as_str()));
-    explanation.notes.extend(controller.jobs.gangs.describe_unit(key));
+    explanation.notes.extend(controller.jobs.gangs.describe_gang_of_job(key));
     let exceeded = find_run_time_exceeded(binding).filter(|_| answer.verdict == Verdict::Finished);
     explanation.notes.extend(exceeded.map(str::to_owned));
     explanation.notes.extend(describe_evictions_for(controller, id, now));

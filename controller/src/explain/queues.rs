@@ -420,7 +420,7 @@ fn sum_minimums(unit: &[Part]) -> Resources {
 fn describe_waiting(controller: &Controller, id: &JobId, position: Option<usize>, reason: &Reason) -> Option<InLine> {
     let key = controller.jobs.keys.get(id)?;
     let (binding, state) = (controller.objects.bindings.get(key)?, controller.jobs.states.get(key)?);
-    let unit = controller.jobs.gangs.unit(id);
+    let unit = controller.jobs.gangs.parts_of_leader(id);
     let minimum = match state.increase_named(id) {
         Some(increase) => Some(increase.ask.minimum()),
         // Those that start together have one place.

@@ -93,7 +93,7 @@ pub enum Input {
 
 impl Input {
     /// Whether it is all objects of a kind that is written again and again until a change is seen.
-    pub(crate) const fn lists_what_is_written(&self) -> bool {
+    pub(crate) const fn resets_written_kind(&self) -> bool {
         matches!(
             self,
             Self::Bindings(Event::Reset(_)) | Self::Workloads(_, Event::Reset(_)) | Self::Commands(Event::Reset(_))

@@ -234,7 +234,7 @@ impl Losses {
     }
 
     /// Bindings that wait for a cluster, or have copies there.
-    pub(crate) fn list_concerned(&self, cluster: &str) -> BTreeSet<Key> {
+    pub(crate) fn list_affected_bindings(&self, cluster: &str) -> BTreeSet<Key> {
         let waiting = self.withdrawn.iter().filter(|(_, it)| it.from.contains(cluster)).map(|(key, _)| key);
         let there = self.works.get(cluster).into_iter().flat_map(|works| works.counts.keys());
         waiting.chain(there).cloned().collect()

@@ -135,7 +135,7 @@ fn a_pod_group_that_is_gone_is_forgotten_by_the_name_that_was_written() {
     for (written, is_known) in [(Key::new("ns", "a-uid"), true), (there.clone(), false)] {
         let tag = Tag::PodGroup(Key::new("ns", "a-job"), written);
         let result = Err(Failure::Gone("it is gone".into()));
-        world.controller.follow_answer(WriteOutcome { tag, result }, world.now);
+        world.controller.apply_write_answer(WriteOutcome { tag, result }, world.now);
         assert_eq!(world.controller.objects.pod_groups.get(&there).is_some(), is_known);
     }
 }

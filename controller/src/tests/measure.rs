@@ -26,7 +26,7 @@ fn step(world: &mut World, measures: &mut Measures, metrics: &Metrics) {
     for decision in decisions.writes {
         let result = world.carry_out(&decision.to_write(world.now));
         let done = caldera_runtime::write::WriteOutcome { tag: decision.tag(), result };
-        world.controller.follow_answer(done, world.now);
+        world.controller.apply_write_answer(done, world.now);
     }
     measures.update_metrics_if_due(&mut world.controller, metrics, world.now);
 }

@@ -49,7 +49,7 @@ fn the_end_of_a_job_is_sent_less_often_while_it_is_not_seen_and_at_once_for_what
     // Its own module says when to try again what did not arrive.
     let tag = Tag::EndJob(crate::observe::Key::new("ns", "a"));
     let answer = WriteOutcome { tag, result: Err(Failure::Transient("there is no answer".into())) };
-    world.controller.follow_answer(answer, world.now);
+    world.controller.apply_write_answer(answer, world.now);
     assert_eq!(count_unseen(&mut world, 5, ends), 1);
     world.list_bindings();
     assert_eq!(count_unseen(&mut world, 5, ends), 1, "all is listed anew");

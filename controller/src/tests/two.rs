@@ -95,7 +95,7 @@ impl Host {
                 {
                     self.events.push(object.clone());
                 }
-                self.engines[who].controller.follow_answer(WriteOutcome { tag: decision.tag(), result }, now);
+                self.engines[who].controller.apply_write_answer(WriteOutcome { tag: decision.tag(), result }, now);
             }
             self.check();
         }

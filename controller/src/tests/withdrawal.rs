@@ -309,6 +309,6 @@ fn an_eviction_that_is_not_answered_is_not_sent_again_and_one_that_failed_is() {
     assert_eq!(pass(&mut world), 1, "a minute without an answer");
     let key = crate::observe::Key::new("ns", "a-job");
     let answer = WriteOutcome { tag: Tag::Evict(key), result: Err(Failure::Transient("there is no answer".into())) };
-    world.controller.follow_answer(answer, world.now);
+    world.controller.apply_write_answer(answer, world.now);
     assert_eq!(pass(&mut world), 1);
 }

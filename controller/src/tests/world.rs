@@ -323,7 +323,7 @@ impl World {
                     }
                     _ => self.carry_out(&decision.to_write(self.now)),
                 };
-                self.controller.follow_answer(WriteOutcome { tag: decision.tag(), result }, self.now);
+                self.controller.apply_write_answer(WriteOutcome { tag: decision.tag(), result }, self.now);
             }
         }
         panic!("it never comes to rest");

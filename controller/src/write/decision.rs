@@ -41,9 +41,9 @@ use super::{
     end_cause::EndCause,
     hyper_job::{HyperJobWrite, build_hyper_job_write},
     patch::{
-        build_binding_touch_write, build_binding_write, build_job_write, build_pod_group_write,
-        build_queue_patch_write, build_queue_write, build_work_touch_write, drop_held_copies, fail_batch_job,
-        hold_copies, patch_end, patch_eviction, patch_record, patch_release, patch_resize,
+        address_binding_patch, address_job_write, address_pod_group_write, address_queue_patch, address_queue_write,
+        build_binding_touch_write, build_work_touch_write, drop_held_copies, fail_batch_job, hold_copies, patch_end,
+        patch_eviction, patch_record, patch_release, patch_resize,
     },
 };
 use crate::observe::{CronKey, Key};
@@ -337,25 +337,25 @@ impl Decision {
     pub fn to_write(&self, now: Timestamp) -> Write {
         match self {
             Self::Release { key, resource_version, admission, epoch } => {
-                build_binding_write(key, patch_release(resource_version, admission, epoch.as_deref()))
+                address_binding_patch(key, patch_release(resource_version, admission, epoch.as_deref()))
             }
             Self::Resize { key, resource_version, admission, epoch } => {
-                build_binding_write(key, patch_resize(resource_version, admission, epoch.as_deref()))
+                address_binding_patch(key, patch_resize(resource_version, admission, epoch.as_deref()))
             }
             Self::Evict { key, resource_version, suspension, recorded, planned, held, eviction } => {
                 let mut steps = patch_eviction(resource_version, *suspension, (*recorded, *planned), eviction);
                 steps.extend(hold_copies(held, eviction));
-                build_binding_write(key, steps)
+                address_binding_patch(key, steps)
             }
             Self::DropHeldCopies { key, resource_version, restart } => {
-                build_binding_write(key, drop_held_copies(resource_version, restart.as_deref()))
+                address_binding_patch(key, drop_held_copies(resource_version, restart.as_deref()))
             }
             Self::Shrink { key, resource_version, admission, eviction } => {
                 let mut steps = patch_record(resource_version, admission);
                 steps.push(json!({"op": "add", "path": annotation_path(EVICTION), "value": eviction.to_json()}));
-                build_binding_write(key, steps)
+                address_binding_patch(key, steps)
             }
-            Self::WritePodGroup { key, exists, body, .. } => build_pod_group_write(
+            Self::WritePodGroup { key, exists, body, .. } => address_pod_group_write(
                 key,
                 match exists {
                     true => Body::MergePatch(body.clone()),
@@ -363,16 +363,16 @@ impl Decision {
                 },
             ),
             Self::DeletePodGroup { key, uid } => {
-                build_pod_group_write(key, Body::Delete { uid: Some(uid.to_string()) })
+                address_pod_group_write(key, Body::Delete { uid: Some(uid.to_string()) })
             }
-            Self::QueueNumbers { name, patch } => build_queue_patch_write(name, Some("status"), patch.clone()),
+            Self::QueueNumbers { name, patch } => address_queue_patch(name, Some("status"), patch.clone()),
             Self::QueueState { name, resource_version, state, numbers } => {
                 let mut status = numbers.clone().unwrap_or_else(|| json!({}));
                 status["state"] = state.as_str().into();
                 let patch = json!({"metadata": {"resourceVersion": &**resource_version}, "status": status});
-                build_queue_patch_write(name, Some("status"), patch)
+                address_queue_patch(name, Some("status"), patch)
             }
-            Self::QueueMark { name, resource_version, closed_by_parent } => build_queue_patch_write(
+            Self::QueueMark { name, resource_version, closed_by_parent } => address_queue_patch(
                 name,
                 None,
                 json!({"metadata": {
@@ -381,7 +381,7 @@ impl Decision {
                 }}),
             ),
             Self::QueueAnnotation { name, annotation } => {
-                build_queue_patch_write(name, None, json!({"metadata": {"annotations": {QUEUE_STATUS: annotation}}}))
+                address_queue_patch(name, None, json!({"metadata": {"annotations": {QUEUE_STATUS: annotation}}}))
             }
             Self::DeleteCommand { key, uid, .. } | Self::DeleteJobCommand { key, uid, .. } => Write {
                 resource: api_resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
@@ -390,7 +390,7 @@ impl Decision {
                 subresource: None,
                 body: Body::Delete { uid: Some(uid.to_string()) },
             },
-            Self::AnnotateJob { key, resource_version, name, value } => build_job_write(
+            Self::AnnotateJob { key, resource_version, name, value } => address_job_write(
                 key,
                 None,
                 Body::MergePatch(json!({
@@ -399,7 +399,7 @@ impl Decision {
             ),
             Self::EndJob { key, resource_version, phase, cause } => {
                 let patch = patch_end(resource_version, phase, *cause, now);
-                build_job_write(key, Some("status"), Body::MergePatch(patch))
+                address_job_write(key, Some("status"), Body::MergePatch(patch))
             }
             Self::FailBatchJob { key, resource_version, failure } => {
                 fail_batch_job(key, resource_version, failure, now)
@@ -412,9 +412,9 @@ impl Decision {
                 let patch = json!({
                     "metadata": {"resourceVersion": &**resource_version}, "status": {"state": state},
                 });
-                build_job_write(key, Some("status"), Body::MergePatch(patch))
+                address_job_write(key, Some("status"), Body::MergePatch(patch))
             }
-            Self::DeleteJob { key, uid, resource_version } => build_job_write(
+            Self::DeleteJob { key, uid, resource_version } => address_job_write(
                 key,
                 None,
                 Body::DeleteUnchanged { uid: uid.to_string(), resource_version: resource_version.to_string() },
@@ -428,7 +428,7 @@ impl Decision {
             Self::HyperJob { key, write } => build_hyper_job_write(key, write),
             Self::CronJob { key, write } => build_cron_job_write(key, write),
             Self::Data(write) => build_data_write(write),
-            Self::DefaultQueue => build_queue_write(
+            Self::DefaultQueue => address_queue_write(
                 DEFAULT_QUEUE,
                 None,
                 Body::Create(json!({

@@ -121,7 +121,7 @@ pub(super) fn drop_held_copies(resource_version: &str, restart: Option<&Eviction
     steps
 }
 
-pub(super) fn build_binding_write(key: &Key, steps: Vec<Value>) -> Write {
+pub(super) fn address_binding_patch(key: &Key, steps: Vec<Value>) -> Write {
     Write {
         resource: api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings"),
         namespace: key.namespace.to_string(),
@@ -146,7 +146,7 @@ pub(super) fn patch_end(resource_version: &str, phase: &str, cause: EndCause, no
     })
 }
 
-pub(super) fn build_job_write(key: &Key, subresource: Option<&'static str>, body: Body) -> Write {
+pub(super) fn address_job_write(key: &Key, subresource: Option<&'static str>, body: Body) -> Write {
     Write {
         resource: WorkloadKind::VolcanoJob.api_resource(),
         namespace: key.namespace.to_string(),
@@ -215,10 +215,10 @@ pub(super) fn build_binding_touch_write(key: &Key, resource_version: &str, adds:
         false => json!({"op": "remove", "path": path}),
     };
     let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": resource_version});
-    build_binding_write(key, vec![unchanged, touch])
+    address_binding_patch(key, vec![unchanged, touch])
 }
 
-pub(super) fn build_pod_group_write(key: &Key, body: Body) -> Write {
+pub(super) fn address_pod_group_write(key: &Key, body: Body) -> Write {
     Write {
         resource: api_resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
         namespace: key.namespace.to_string(),
@@ -228,11 +228,11 @@ pub(super) fn build_pod_group_write(key: &Key, body: Body) -> Write {
     }
 }
 
-pub(super) fn build_queue_patch_write(name: &QueueName, subresource: Option<&'static str>, patch: Value) -> Write {
-    build_queue_write(name.as_str(), subresource, Body::MergePatch(patch))
+pub(super) fn address_queue_patch(name: &QueueName, subresource: Option<&'static str>, patch: Value) -> Write {
+    address_queue_write(name.as_str(), subresource, Body::MergePatch(patch))
 }
 
-pub(super) fn build_queue_write(name: &str, subresource: Option<&'static str>, body: Body) -> Write {
+pub(super) fn address_queue_write(name: &str, subresource: Option<&'static str>, body: Body) -> Write {
     Write {
         resource: api_resource("scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
         namespace: String::new(),

@@ -88,7 +88,7 @@ impl Fleet {
         let mut capacity =
             if down { member.summary.clone() } else { member.inventory.compute_capacity_without_pods(&leaving) };
         for (entry, pods) in unseen {
-            capacity = entry.assumed.take_pods_that_fit(capacity, name, &pods).0;
+            capacity = entry.assumed.subtract_pods_that_fit(capacity, name, &pods).0;
         }
         capacity
     }

@@ -1,6 +1,6 @@
 //! What the nodes of each cluster really use.
 //!
-//! Rule: it is known where the member's nodes are, and was told since they were listed. It says nothing of what is
+//! Rule: it is known where the member's nodes are, and was reported since they were listed. It says nothing of what is
 //! free, so no decision about a place follows from a change of it.
 
 use super::{Fleet, FleetMember};
@@ -11,7 +11,7 @@ use crate::{
 
 impl FleetMember {
     /// Takes in what nodes measured; no decision about a place depends on it.
-    pub(super) fn measure_load(&mut self, measured: &[NodeUse], read_at: EpochSeconds) -> bool {
+    pub(super) fn update_measured_load(&mut self, measured: &[NodeUse], read_at: EpochSeconds) -> bool {
         self.set_load(self.inventory.sum_node_use(measured, read_at))
     }
 

@@ -68,7 +68,7 @@ impl AssumedOnNodes {
 
 impl Fleet {
     /// All clusters by name, also those of which only assumed pods are left.
-    pub fn list_clusters_with_assumed_only(&self) -> impl Iterator<Item = (&str, Option<&Cluster>)> {
+    pub fn list_known_and_assumed_clusters(&self) -> impl Iterator<Item = (&str, Option<&Cluster>)> {
         self.members.iter().map(|(name, member)| (name.as_str(), member.known.then_some(&member.cluster)))
     }
 

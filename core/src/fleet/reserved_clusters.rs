@@ -10,7 +10,7 @@ use super::takes_jobs;
 use crate::{
     gang::{ClusterName, Gang},
     inventory::Capacity,
-    node_groups::share_nodes,
+    node_groups::have_common_nodes,
     place::{self, Cluster, Decision, spread_constraints::is_duplicated},
     queue::{MOST_CLUSTERS_FOR_COPIES, ReservedClusters},
     resources::{ResourceName, Resources},
@@ -47,7 +47,7 @@ pub fn choose_reserved_clusters<'a, C: Borrow<Capacity>>(
     }
     let mut all: Vec<(Resources, ReservableCluster<'a, C>)> =
         all.filter(|(_, one)| !vain.iter().any(|vain| vain.as_str() == one.cluster.name)).collect();
-    all.sort_by_cached_key(|(free, one)| (Reverse(measure_coverage(minimum, free)), one.cluster.name.clone()));
+    all.sort_by_cached_key(|(free, one)| (Reverse(compute_free_thousandths(minimum, free)), one.cluster.name.clone()));
     let alone = (0..all.len().min(CLUSTERS_TRIED_ALONE)).map(|i| i..i + 1);
     let together = std::iter::successors(Some(2), |n| Some(n * 2)).take_while(|n| *n < all.len() * 2);
     let together = together.map(|n| 0..n.min(all.len()));
@@ -58,7 +58,7 @@ pub fn choose_reserved_clusters<'a, C: Borrow<Capacity>>(
     let chosen = |name: &str| decision.targets.iter().any(|target| target.cluster == name);
     all.iter().filter(|(_, one)| chosen(&one.cluster.name)).for_each(|(there, _)| free.add(there));
     let clusters = decision.targets.iter().map(|target| target.cluster.as_str().into()).collect();
-    let resources = list_or_all(minimum, list_scarce(minimum, &free));
+    let resources = list_scarce_or_all_asked(minimum, list_scarce(minimum, &free));
     Some(ReservedClusters { clusters, resources, groups: gang.node_groups().cloned() })
 }
 
@@ -85,7 +85,11 @@ fn choose_for_copies<C: Borrow<Capacity>>(
         return None;
     }
     let scarce: BTreeSet<_> = lacking.iter().flat_map(|(free, _)| list_scarce(copy, free)).collect();
-    Some(ReservedClusters { clusters, resources: list_or_all(copy, scarce), groups: gang.node_groups().cloned() })
+    Some(ReservedClusters {
+        clusters,
+        resources: list_scarce_or_all_asked(copy, scarce),
+        groups: gang.node_groups().cloned(),
+    })
 }
 
 /// Of what is asked, what there is too little of.
@@ -95,7 +99,7 @@ fn list_scarce(asked: &Resources, free: &Resources) -> BTreeSet<ResourceName> {
 }
 
 /// All that is asked where there is enough of everything, in pieces that are too small.
-fn list_or_all(asked: &Resources, scarce: BTreeSet<ResourceName>) -> Vec<ResourceName> {
+fn list_scarce_or_all_asked(asked: &Resources, scarce: BTreeSet<ResourceName>) -> Vec<ResourceName> {
     if scarce.is_empty() {
         return asked.iter().map(|(name, _)| name.clone()).filter(|name| name.as_str() != "pods").collect();
     }
@@ -111,14 +115,14 @@ pub fn list_clusters_reserved_against<'a>(
 ) -> BTreeSet<&'a str> {
     let asks = |kept: &&&ReservedClusters| kept.resources.iter().any(|name| !minimum.get(name.as_str()).is_zero());
     let meets = |kept: &&&ReservedClusters| match (&kept.groups, gang.node_groups()) {
-        (Some(kept), Some(own)) => share_nodes(kept, own),
+        (Some(kept), Some(own)) => have_common_nodes(kept, own),
         _ => true,
     };
     kept.iter().filter(asks).filter(meets).flat_map(|kept| &kept.clusters).map(ClusterName::as_str).collect()
 }
 
 /// Thousandths of what is asked that are free: of the resource that is shortest.
-fn measure_coverage(asked: &Resources, free: &Resources) -> i128 {
+fn compute_free_thousandths(asked: &Resources, free: &Resources) -> i128 {
     let asked = asked.iter().filter(|(_, amount)| amount.as_nano() > 0);
     let part = asked.map(|(name, amount)| free.get(name.as_str()).as_nano().saturating_mul(1000) / amount.as_nano());
     part.min().unwrap_or(0)

@@ -252,7 +252,7 @@ fn pods_that_run_count_as_what_they_were_made_with_whatever_their_template_says_
 fn a_cluster_that_nobody_knows_gives_the_queues_nothing() {
     let mut fleet = fleet();
     fleet.assume_pods("ns/rb", AssumedPods { pods: [("nowhere".to_owned(), vec![3])].into(), ..assume(3) });
-    assert!(fleet.list_clusters_with_assumed_only().any(|(name, cluster)| name == "nowhere" && cluster.is_none()));
+    assert!(fleet.list_known_and_assumed_clusters().any(|(name, cluster)| name == "nowhere" && cluster.is_none()));
     assert!(fleet.compute_capacity_for_queues("nowhere", false).is_empty());
 }
 
@@ -276,7 +276,7 @@ fn assumed_pods_may_be_known_before_their_cluster() {
     let mut fleet = Fleet::default();
     fleet.assume_pods("ns/rb", assume(3));
     fleet.refresh_capacities();
-    assert_eq!((fleet.clusters().count(), fleet.list_unlisted_clusters().count()), (0, 0));
+    assert_eq!((fleet.clusters().count(), fleet.list_clusters_not_reported_yet().count()), (0, 0));
     let amounts = [("cpu", 10), ("pods", 10)].map(|(name, n)| (name, Quantity::from_units(n))).into_iter().collect();
     let summary = Capacity::from_summary(&amounts, &Resources::new(), &Resources::new());
     fleet.set_cluster(Cluster { name: "m1".into(), ..Cluster::default() }, summary);

@@ -34,7 +34,7 @@ pub(super) fn count_unseen(
         let seen = seen.iter().map(|seen| seen.bound + seen.finished);
         planned.iter().zip(seen).map(|(planned, seen)| planned.saturating_sub(seen)).collect()
     });
-    let bound = |(assumed, ..): &(&AssumedPods, _, _)| held_by_bound(member, assumed);
+    let bound = |(assumed, ..): &(&AssumedPods, _, _)| sum_requests_of_bound_pods(member, assumed);
     let held = there.as_ref().filter(|_| queued).map(bound).unwrap_or_default();
     let changed = member.bound.set_bound_amount(key, held);
     match unseen {
@@ -45,7 +45,7 @@ pub(super) fn count_unseen(
 }
 
 /// What the pods of an entry hold that are on nodes.
-fn held_by_bound(member: &FleetMember, assumed: &AssumedPods) -> Resources {
+fn sum_requests_of_bound_pods(member: &FleetMember, assumed: &AssumedPods) -> Resources {
     let by_task = member.inventory.held_by_pods(&assumed.workload);
     let is_sole = assumed.gang.tasks.len() == 1;
     let counts =
@@ -69,7 +69,7 @@ pub(super) fn refresh_free_capacity(
         let seen = count_seen_pods(member, assumed);
         let unseen: Vec<u32> = planned.iter().zip(&seen).map(|(planned, seen)| planned.saturating_sub(*seen)).collect();
         if unseen.iter().any(|pods| *pods > 0) {
-            member.take_unseen_pods(name, key, assumed, &unseen);
+            member.subtract_unseen_pods(name, key, assumed, &unseen);
         }
     }
     member.join_upcoming_nodes();

@@ -4,9 +4,9 @@
 //! binds them. What does not fit is taken off the nodes that autoscaled groups may still add ([`crate::autoscaling`]),
 //! in the order in which it was assumed, so that no node is given away twice. A node that came is free, and no longer
 //! to come: nothing has to be told. Of a member whose nodes can not be read nobody knows how many may come: none counts
-//! as room, and each group's greatest size as what there may be some day.
+//! as capacity, and each group's greatest size as what there may be some day.
 //!
-//! Who would have to wait for nodes goes where they come soonest ([`Fleet::find_with_upcoming`]).
+//! Who would have to wait for nodes goes where they come soonest ([`Fleet::find_with_upcoming_nodes`]).
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ use crate::{
     plan::PinnedDomains,
     resources::Resources,
     run_limit::RunTime,
-    split::{most_of_each_task, take_assumed_that_fit},
+    split::{most_of_each_task, subtract_assumed_that_fit},
 };
 
 /// Delays that are tried one after another before the longest is put up with: each costs a placement.
@@ -75,9 +75,14 @@ impl fmt::Display for AwaitedNodes {
 impl AssumedPods {
     /// A capacity without so many pods of each task, kept in the domains of the cluster that they are pinned to, and
     /// those that did not fit.
-    pub(super) fn take_pods_that_fit(&self, capacity: Capacity, cluster: &str, pods: &[u32]) -> (Capacity, Vec<u32>) {
+    pub(super) fn subtract_pods_that_fit(
+        &self,
+        capacity: Capacity,
+        cluster: &str,
+        pods: &[u32],
+    ) -> (Capacity, Vec<u32>) {
         let anywhere = PinnedDomains::default();
-        take_assumed_that_fit(capacity, &self.gang, pods, self.pinned.get(cluster).unwrap_or(&anywhere))
+        subtract_assumed_that_fit(capacity, &self.gang, pods, self.pinned.get(cluster).unwrap_or(&anywhere))
     }
 }
 
@@ -126,8 +131,8 @@ impl FleetMember {
     }
 
     /// Takes pods of an entry that are not seen off what is free, and the rest off the nodes that may come.
-    pub(super) fn take_unseen_pods(&mut self, name: &str, key: &str, assumed: &AssumedPods, pods: &[u32]) {
-        let (free, left) = assumed.take_pods_that_fit(std::mem::take(&mut self.capacity), name, pods);
+    pub(super) fn subtract_unseen_pods(&mut self, name: &str, key: &str, assumed: &AssumedPods, pods: &[u32]) {
+        let (free, left) = assumed.subtract_pods_that_fit(std::mem::take(&mut self.capacity), name, pods);
         self.capacity = free;
         let Some(upcoming) = self.upcoming.as_mut().filter(|_| left.iter().any(|pods| *pods > 0)) else { return };
         // What is to come is large, and most bindings take nothing of it.
@@ -136,7 +141,7 @@ impl FleetMember {
             return;
         }
         let before = upcoming.left.clone();
-        upcoming.left = assumed.take_pods_that_fit(before.clone(), name, &left).0;
+        upcoming.left = assumed.subtract_pods_that_fit(before.clone(), name, &left).0;
         upcoming.waited_for.insert(key.to_owned(), count_upcoming_nodes_taken(&before, &upcoming.left));
     }
 
@@ -189,12 +194,15 @@ impl Fleet {
     /// The first that `find` finds where nodes that may come count as if they were there, after so many seconds: only
     /// those that come soonest, then those that come later too, a few delays at most. None where no node may come, or
     /// where none would help.
-    pub fn find_with_upcoming<T>(&self, find: impl Fn(Vec<(&Cluster, &Capacity)>, i64) -> Option<T>) -> Option<T> {
-        self.find_with_upcoming_beside(&BTreeMap::new(), find)
+    pub fn find_with_upcoming_nodes<T>(
+        &self,
+        find: impl Fn(Vec<(&Cluster, &Capacity)>, i64) -> Option<T>,
+    ) -> Option<T> {
+        self.find_with_upcoming_nodes_and_capacities(&BTreeMap::new(), find)
     }
 
     /// The same where something else is free in some clusters than [`Fleet::clusters`] says.
-    pub fn find_with_upcoming_beside<T>(
+    pub fn find_with_upcoming_nodes_and_capacities<T>(
         &self,
         own: &BTreeMap<String, Capacity>,
         find: impl Fn(Vec<(&Cluster, &Capacity)>, i64) -> Option<T>,

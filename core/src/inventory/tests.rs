@@ -353,8 +353,9 @@ proptest! {
         inventory.set_carried_labels(&labels(&shown));
         let capacity = inventory.capacity();
         prop_assert_eq!(i128::from(count_pods_that_fit(&gang, &capacity)), want);
-        prop_assert_eq!(i128::from(ReplicaEstimate::new(&gang).max_replicas(&Cluster::default(), &capacity)), want);
-        let left = split::take_assumed(capacity.clone(), &gang, &[2], &Default::default());
+        let estimated = ReplicaEstimate::new(&gang).estimate_max_available_replicas(&Cluster::default(), &capacity);
+        prop_assert_eq!(i128::from(estimated), want);
+        let left = split::subtract_assumed_pods(capacity.clone(), &gang, &[2], &Default::default());
         prop_assert_eq!(i128::from(count_pods_that_fit(&gang, &left)), (want - 2).max(0));
     }
 }

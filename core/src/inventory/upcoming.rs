@@ -17,7 +17,7 @@ impl Inventory {
     /// takes no pods yet, does not come again.
     #[must_use]
     pub fn list_upcoming_nodes(&self, groups: &Autoscaling) -> Vec<NodeShape> {
-        self.list_nodes_beside(groups, |_| true)
+        self.list_nodes_up_to_group_max(groups, |_| true)
     }
 
     /// Nodes that may some day be there beside those that take pods now. As long as nobody knows the nodes that is each
@@ -25,10 +25,10 @@ impl Inventory {
     #[must_use]
     pub fn list_nodes_that_may_come(&self, groups: &Autoscaling) -> Vec<NodeShape> {
         let is_complete = self.is_complete();
-        self.list_nodes_beside(groups, |spec| is_complete && spec.usable)
+        self.list_nodes_up_to_group_max(groups, |spec| is_complete && spec.usable)
     }
 
-    fn list_nodes_beside(&self, groups: &Autoscaling, is_there: impl Fn(&NodeSpec) -> bool) -> Vec<NodeShape> {
+    fn list_nodes_up_to_group_max(&self, groups: &Autoscaling, is_there: impl Fn(&NodeSpec) -> bool) -> Vec<NodeShape> {
         let mut shapes = Vec::new();
         for group in groups.iter() {
             let is_of_group = |spec: &&NodeSpec| is_there(spec) && group.has_node(|key| spec.node.label(key));

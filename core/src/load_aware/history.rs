@@ -1,16 +1,16 @@
 //! In how many readings in a row each cluster was hot, or cold.
 //!
-//! Rule: a reading counts once, and not sooner than [`LEAST_GAP`] after the one before: who tells more often says no
-//! more. After a gap that is longer than a reading is trusted both count anew, and so they do where a job left or came.
-//! A reading is as old as its own time says, or as it is by our clock since it came, whichever is more: no wrong clock
-//! makes it last.
+//! Rule: a reading counts once, and not sooner than [`LEAST_GAP`] after the one before: a member that reports more
+//! often says no more. After a gap that is longer than a reading is trusted both count anew, and so they do where a job
+//! left or came. A reading is as old as its own time says, or as it is by our clock since it came, whichever is more:
+//! no wrong clock makes it last.
 
 use std::collections::BTreeMap;
 
 use super::LoadPolicy;
 use crate::{inventory::MemberLoad, time::EpochSeconds};
 
-/// Seconds after which nobody goes by a reading. Members are read, and collectors tell it, each half minute.
+/// Seconds after which nobody goes by a reading. Members are read, and collectors publish it, each half minute.
 const OLDEST_READING: i64 = 180;
 /// Seconds between two readings that count.
 const LEAST_GAP: i64 = 15;
@@ -73,7 +73,7 @@ impl LoadHistory {
     }
 
     /// What was before says nothing of a cluster any more: a job left it, or goes there.
-    pub fn begin_anew(&mut self, cluster: &str) {
+    pub fn reset_hot_counts(&mut self, cluster: &str) {
         if let Some(readings) = self.clusters.get_mut(cluster) {
             (readings.hot, readings.cold) = (0, 0);
         }

@@ -64,11 +64,11 @@ pub struct JobMove {
     pub id: JobId,
     /// The clusters that it is in.
     pub from: BTreeSet<String>,
-    /// Where there is room for it.
+    /// Where there is capacity for it.
     pub to: BTreeSet<String>,
     /// Clusters that may receive; it is to avoid all others.
     pub receivers: BTreeSet<String>,
-    /// Which cluster is hot, by how much, and where there is room.
+    /// Which cluster is hot, by how much, and where there is capacity.
     pub why: String,
 }
 
@@ -92,7 +92,7 @@ pub fn plan_moves(
         return Vec::new();
     }
     for hot in round.list_hot_clusters() {
-        round.cool_cluster(hot, &receivers, &mut find_place);
+        round.choose_jobs_to_move(hot, &receivers, &mut find_place);
     }
     round.leaving.into_iter().map(|leaving| leaving.reported).collect()
 }
@@ -130,7 +130,7 @@ impl<'a> Round<'a> {
         self.input.policy.target_thresholds.find_exceeded(used, &load.capacity)
     }
 
-    fn cool_cluster(
+    fn choose_jobs_to_move(
         &mut self,
         hot: &str,
         receivers: &BTreeSet<String>,
@@ -143,14 +143,16 @@ impl<'a> Round<'a> {
             if uses.get(hot).is_none_or(|uses| uses.get(resource).is_zero()) {
                 continue;
             }
-            let Some(brings) = self.find_cool_place(candidate, &uses, receivers, find_place) else { continue };
+            let Some(brings) = self.find_place_below_thresholds(candidate, &uses, receivers, find_place) else {
+                continue;
+            };
             let reported = self.describe_move(candidate, hot, &brings, receivers);
             let leaving = Leaving { reported, uses, brings };
-            self.take_off(&leaving);
+            self.apply_move(&leaving);
             self.leaving.push(leaving);
         }
-        self.spare_unneeded(hot, first);
-        self.spare_too_many(hot, first);
+        self.drop_unneeded_moves(hot, first);
+        self.drop_moves_above_limit(hot, first);
     }
 
     /// Who may leave a cluster, in the order of victims.
@@ -192,7 +194,7 @@ impl<'a> Round<'a> {
             let amount = |name: &&'static str| {
                 let (asks, used) = (asks.get(name), load.map_or(asks.get(name), |load| load.used.get(name)));
                 let all = all.map_or(Quantity::ZERO, |all| all.get(name)).max(asks);
-                (*name, take_part(used, asks, all))
+                (*name, scale_amount(used, asks, all))
             };
             (cluster.clone(), MEASURED.iter().map(amount).collect())
         };
@@ -200,7 +202,7 @@ impl<'a> Round<'a> {
     }
 
     /// Where it would go so that nothing gets too warm: what it brings there.
-    fn find_cool_place(
+    fn find_place_below_thresholds(
         &self,
         one: &PlacedJob,
         uses: &BTreeMap<String, Resources>,
@@ -222,7 +224,7 @@ impl<'a> Round<'a> {
             let pods = find_place(&before, &one.job.id, &open)?;
             let of = pods.values().fold(0_u64, |sum, pods| sum.saturating_add(*pods));
             let part = |amount: Quantity, pods: u64| {
-                take_part(amount, Quantity::from_nano(pods.into()), Quantity::from_nano(of.into()))
+                scale_amount(amount, Quantity::from_nano(pods.into()), Quantity::from_nano(of.into()))
             };
             let brings: BTreeMap<String, Resources> = pods
                 .iter()
@@ -231,8 +233,11 @@ impl<'a> Round<'a> {
                     (name.clone(), all.iter().map(|(name, amount)| (name.clone(), part(amount, *pods))).collect())
                 })
                 .collect();
-            let warm: BTreeSet<&String> =
-                brings.iter().filter(|(name, brings)| !self.stays_cool(name, brings)).map(|(name, _)| name).collect();
+            let warm: BTreeSet<&String> = brings
+                .iter()
+                .filter(|(name, brings)| !self.stays_below_thresholds(name, brings))
+                .map(|(name, _)| name)
+                .collect();
             if warm.is_empty() {
                 return Some(brings).filter(|brings| !brings.is_empty());
             }
@@ -241,19 +246,19 @@ impl<'a> Round<'a> {
         None
     }
 
-    fn stays_cool(&self, cluster: &str, brings: &Resources) -> bool {
+    fn stays_below_thresholds(&self, cluster: &str, brings: &Resources) -> bool {
         let (Some(load), Some(used)) = (self.loads.get(cluster), self.used.get(cluster)) else { return false };
         let mut after = used.clone();
         after.add(brings);
         self.input.policy.target_thresholds.find_exceeded(&after, &load.capacity).is_none()
     }
 
-    fn take_off(&mut self, leaving: &Leaving) {
+    fn apply_move(&mut self, leaving: &Leaving) {
         self.change_use(&leaving.uses, Resources::saturating_sub);
         self.change_use(&leaving.brings, Resources::add);
     }
 
-    fn put_back(&mut self, leaving: &Leaving) {
+    fn undo_move(&mut self, leaving: &Leaving) {
         self.change_use(&leaving.brings, Resources::saturating_sub);
         self.change_use(&leaving.uses, Resources::add);
     }
@@ -267,22 +272,22 @@ impl<'a> Round<'a> {
     }
 
     /// Spares those without whom a cluster is not hot either, from the last on.
-    fn spare_unneeded(&mut self, hot: &str, first: usize) {
+    fn drop_unneeded_moves(&mut self, hot: &str, first: usize) {
         if self.find_exceeded(hot).is_some() {
             return;
         }
         for at in (first..self.leaving.len()).rev() {
             let one = self.leaving.remove(at);
-            self.put_back(&one);
+            self.undo_move(&one);
             if self.find_exceeded(hot).is_some() {
-                self.take_off(&one);
+                self.apply_move(&one);
                 self.leaving.insert(at, one);
             }
         }
     }
 
     /// Spares those that relieve it least, while there are too many.
-    fn spare_too_many(&mut self, hot: &str, first: usize) {
+    fn drop_moves_above_limit(&mut self, hot: &str, first: usize) {
         let most = self.input.policy.moves as usize;
         let load = self.loads.get(hot).copied();
         let relief = |leaving: &Leaving| {
@@ -296,7 +301,7 @@ impl<'a> Round<'a> {
             let least = (first..self.leaving.len()).min_by_key(|at| (relief(&self.leaving[*at]), Reverse(*at)));
             let Some(at) = least else { return };
             let one = self.leaving.remove(at);
-            self.put_back(&one);
+            self.undo_move(&one);
         }
     }
 
@@ -323,7 +328,7 @@ impl<'a> Round<'a> {
 }
 
 /// Of an amount, `part` of `whole`: all of it at most, and nothing of nothing.
-fn take_part(amount: Quantity, part: Quantity, whole: Quantity) -> Quantity {
+fn scale_amount(amount: Quantity, part: Quantity, whole: Quantity) -> Quantity {
     let (part, whole) = (part.as_nano().max(0), whole.as_nano());
     if whole <= 0 {
         return Quantity::ZERO;

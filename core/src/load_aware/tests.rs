@@ -154,7 +154,7 @@ impl World {
             job.cluster = self.clusters.iter().find(|name| **name == to).copied();
             (job.moved_at, job.starts_at, job.running.started) =
                 (Some(self.now), self.now + 60, Some(EpochSeconds::new(self.now + 60)));
-            one.from.iter().chain(&one.to).for_each(|name| self.history.begin_anew(name));
+            one.from.iter().chain(&one.to).for_each(|name| self.history.reset_hot_counts(name));
             self.moves.push((self.now, one.id.to_string(), one));
         }
     }
@@ -347,7 +347,7 @@ fn one_that_tells_more_often_says_no_more() {
     let at = EpochSeconds::new(30);
     history.observe_load("a", Some(&MemberLoad { used: cpu(95), capacity: cpu(100), read_at: at }), &policy, at);
     assert!(history.is_hot("a", &policy));
-    history.begin_anew("a");
+    history.reset_hot_counts("a");
     assert!(!history.is_hot("a", &policy));
 }
 

@@ -89,7 +89,7 @@ impl Binding {
     pub fn lasting_reasons<'b>(&self, cluster: &'b Cluster) -> impl Iterator<Item = FilterReason<'b>> {
         let no_data = !self.has_data_in(&cluster.name);
         let not_of_queue = !self.queue_allows(cluster);
-        let not_chosen = !self.is_let_into(&cluster.name);
+        let not_chosen = !self.is_allowed_by_user(&cluster.name);
         [
             no_data.then_some(FilterReason::NoData),
             not_of_queue.then_some(FilterReason::NotOfQueue),

@@ -5,12 +5,12 @@
 //! count fragments that no pod fits in, and nodes that are cordoned or not ready; where the cluster has resource
 //! models, each free node counts as its grade's lower end and 110 pods, and a resource that is in no model is not
 //! there, so that GPUs and `ephemeral-storage` give 0 with the models that Karmada adds to every cluster.
-//! [`ClusterSummary::max_replicas`] is Karmada's number; [`ClusterSummary::max_replicas_by_known_models`] is the one to
-//! place by: models count only for what they model.
+//! [`ClusterSummary::estimate_max_available_replicas`] is Karmada's number;
+//! [`ClusterSummary::max_replicas_by_known_models`] is the one to place by: models count only for what they model.
 
 use crate::{quantity::Quantity, resources::Resources};
 
-/// A node of a model has room for so many pods.
+/// A node of a model has capacity for so many pods.
 const PODS_OF_A_MODEL: i64 = 110;
 const NANO: i128 = 1_000_000_000;
 
@@ -39,7 +39,7 @@ pub struct Grade {
 impl ClusterSummary {
     /// Karmada's number. `None` asks for nothing but a place for a pod.
     #[must_use]
-    pub fn max_replicas(&self, request: Option<&Resources>) -> i64 {
+    pub fn estimate_max_available_replicas(&self, request: Option<&Resources>) -> i64 {
         self.estimate_replicas(request, |_| true)
     }
 
@@ -138,16 +138,16 @@ mod tests {
     #[test]
     fn a_node_is_as_small_as_its_grade_allows() {
         let request = list(&[("cpu", 2), ("pods", 1)]);
-        assert_eq!(published(true).max_replicas(Some(&request)), 8);
+        assert_eq!(published(true).estimate_max_available_replicas(Some(&request)), 8);
         assert_eq!(published(true).max_replicas_by_known_models(Some(&request)), 8);
-        assert_eq!(published(false).max_replicas(Some(&request)), 16);
+        assert_eq!(published(false).estimate_max_available_replicas(Some(&request)), 16);
     }
 
     /// karmada.md 6.1: the GPU trap.
     #[test]
     fn what_no_model_names_is_taken_from_the_sums_and_not_for_absent() {
         let request = list(&[("cpu", 2), ("nvidia.com/gpu", 1)]);
-        assert_eq!(published(true).max_replicas(Some(&request)), 0, "Karmada's answer");
+        assert_eq!(published(true).estimate_max_available_replicas(Some(&request)), 0, "Karmada's answer");
         assert_eq!(published(true).max_replicas_by_known_models(Some(&request)), 8);
     }
 
@@ -158,17 +158,17 @@ mod tests {
         published.grades[0].least = Some(list(&[("cpu", 16), ("nvidia.com/gpu", 4)]));
         published.allocatable.set("nvidia.com/gpu", Quantity::ZERO);
         let request = list(&[("nvidia.com/gpu", 1)]);
-        assert_eq!(published.max_replicas(Some(&request)), 4);
+        assert_eq!(published.estimate_max_available_replicas(Some(&request)), 4);
     }
 
     #[test]
     fn free_pods_bound_every_answer() {
         let mut published = published(false);
         published.allocated = list(&[("pods", 107)]);
-        assert_eq!(published.max_replicas(None), 3);
-        assert_eq!(published.max_replicas(Some(&list(&[("cpu", 1)]))), 3);
+        assert_eq!(published.estimate_max_available_replicas(None), 3);
+        assert_eq!(published.estimate_max_available_replicas(Some(&list(&[("cpu", 1)]))), 3);
         published.allocating = list(&[("pods", 3)]);
-        assert_eq!(published.max_replicas(None), 0);
+        assert_eq!(published.estimate_max_available_replicas(None), 0);
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
         for (count, least, want) in [(1, None, 8), (-1, Some(list(&[("cpu", 16)])), 16)] {
             let mut published = published(true);
             published.grades.push(Grade { count, least });
-            assert_eq!(published.max_replicas(Some(&request)), want);
+            assert_eq!(published.estimate_max_available_replicas(Some(&request)), want);
         }
     }
 }

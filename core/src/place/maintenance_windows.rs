@@ -13,7 +13,7 @@ use crate::{
     gang::{Gang, Operator, Requirement},
     inventory::{Capacity, Source},
     maintenance::{ExpectedRun, MaintenanceWindow},
-    node_groups::{NODE_GROUP, share_nodes},
+    node_groups::{NODE_GROUP, have_common_nodes},
     plan::PlannedDomain,
 };
 
@@ -30,7 +30,7 @@ impl<'a> Filter<'a> {
         let path = self.binding.queue.as_ref().map(|queue| queue.path.as_slice()).unwrap_or_default();
         let own = self.groups;
         let meets = move |window: &&MaintenanceWindow| match (window.nodes(), own) {
-            (Some(theirs), Some(own)) => share_nodes(own, &theirs),
+            (Some(theirs), Some(own)) => have_common_nodes(own, &theirs),
             _ => true,
         };
         self.run.into_iter().flat_map(|run| cluster.maintenance.list_conflicts(run, path)).filter(meets)
@@ -78,7 +78,7 @@ impl<'a> Filter<'a> {
 }
 
 /// How a plan says that pods are kept on these nodes.
-pub(super) fn plan_nodes(outside: &Requirement) -> PlannedDomain {
+pub(super) fn build_planned_domain(outside: &Requirement) -> PlannedDomain {
     let name = format!("not in {}", outside.values.join(", "));
     PlannedDomain { name, nodes: vec![vec![outside.clone()]], ..PlannedDomain::default() }
 }

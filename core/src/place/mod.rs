@@ -286,7 +286,7 @@ impl Binding {
 
     /// Whether its user lets it go to the cluster.
     #[must_use]
-    pub fn is_let_into(&self, cluster: &str) -> bool {
+    pub fn is_allowed_by_user(&self, cluster: &str) -> bool {
         self.choice.as_ref().is_none_or(|choice| choice.allows(cluster))
     }
 

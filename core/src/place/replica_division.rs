@@ -242,8 +242,8 @@ fn with_context(what: &str, error: DivideError) -> DivideError {
     }
 }
 
-/// In which order clusters are used until the replicas fit; always the roomiest first (after the best scored, where the
-/// policy ranks clusters and something is added).
+/// In which order clusters are used until the replicas fit; always the one with most free first (after the best scored,
+/// where the policy ranks clusters and something is added).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClusterOrder {
     /// Equals as the candidates come.

@@ -42,7 +42,7 @@ impl<'a> ReplicaEstimate<'a> {
 
     /// Replicas that fit what is free in the cluster.
     #[must_use]
-    pub fn max_replicas(&self, cluster: &Cluster, capacity: &Capacity) -> u64 {
+    pub fn estimate_max_available_replicas(&self, cluster: &Cluster, capacity: &Capacity) -> u64 {
         let fit = self.count_fitting(capacity);
         match (self.gang.tasks.as_slice(), &cluster.published, capacity.source) {
             ([task], Some(published), Source::Summary) => {
@@ -141,7 +141,7 @@ mod tests {
             for selector in [&[][..], &[("pool", "a")], &[("kubernetes.io/hostname", "n1")]] {
                 let mut gang = gang(exact(&request, if odd { 300_007 } else { 3 }), selector);
                 gang.tasks[0].node.most_per_node = most;
-                let ours = ReplicaEstimate::new(&gang).max_replicas(&Cluster::default(), &capacity);
+                let ours = ReplicaEstimate::new(&gang).estimate_max_available_replicas(&Cluster::default(), &capacity);
                 prop_assert_eq!(ours, split::count_pods_that_fit(&gang, &capacity));
             }
         }
@@ -159,7 +159,7 @@ mod tests {
         let published = ClusterSummary { allocatable, grades, ..ClusterSummary::default() };
         let cluster = Cluster { published: Some(Arc::new(published)), ..Cluster::default() };
         let replicas = |request: &[(&str, i64)], capacity: &Capacity| {
-            ReplicaEstimate::new(&gang(list(request), &[])).max_replicas(&cluster, capacity)
+            ReplicaEstimate::new(&gang(list(request), &[])).estimate_max_available_replicas(&cluster, capacity)
         };
         assert_eq!(replicas(&[("cpu", 5), ("pods", 1)], &capacity), 4, "one on each node");
         assert_eq!(replicas(&[("cpu", 5), ("nvidia.com/gpu", 2), ("pods", 1)], &capacity), 2, "no model names GPUs");

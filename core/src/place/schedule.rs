@@ -24,7 +24,7 @@ use super::{
     Affinity, AffinityTerm, Binding, Cluster, Division, Spread, SpreadBy, Target,
     data_locality::compute_data_costs,
     filter::{self, Filter, FilterReason, PassedCluster},
-    maintenance_windows::plan_nodes,
+    maintenance_windows::build_planned_domain,
     replica_division::{self, DivideError, compute_static_weights},
     replica_estimate::ReplicaEstimate,
     score::FeasibleCluster,
@@ -108,10 +108,10 @@ pub enum NotPlaced {
     /// No cluster passes the filters (Karmada's `FitError`): what it has is taken away.
     #[error("{0}")]
     NoClusterFits(String),
-    /// Not enough room (Karmada's `UnschedulableError`).
+    /// Not enough capacity (Karmada's `UnschedulableError`).
     #[error("{0}")]
     Unschedulable(String),
-    /// Not enough room for the gang.
+    /// Not enough capacity for the gang.
     #[error("{0}")]
     Gang(GangRefusal),
     /// The policy can not be carried out.
@@ -255,7 +255,7 @@ fn score_candidates<'a>(
             .scores(request.gang, &fitting.iter().map(FittingCluster::as_feasible_cluster).collect::<Vec<_>>())
     };
     let candidate = |(index, fitting): (usize, &FittingCluster<'a>)| {
-        let fits = estimate.max_replicas(fitting.cluster, &fitting.capacity);
+        let fits = estimate.estimate_max_available_replicas(fitting.cluster, &fitting.capacity);
         let allocatable = i64::try_from(fits).unwrap_or(i64::MAX).min(i64::from(i32::MAX));
         let PassedCluster { tier, held } = fitting.passed;
         ScoredCluster {
@@ -424,14 +424,14 @@ fn place_gang_among(
     let all = chosen.len();
     let wholly = |tier: u32| {
         let best = |most: usize| solve(tier, most).ok().filter(whole);
-        if by_score { find_fewest(all, best) } else { best(all) }
+        if by_score { search_least_count(all, best) } else { best(all) }
     };
     let early = tiers.into_iter().find_map(&wholly);
     let early = early.or_else(|| if by_score { wholly(last) } else { None });
     let mut plan = early.map_or_else(|| solve(last, all), Ok).map_err(NotPlaced::Gang)?;
     for (one, name) in chosen.iter().zip(&names) {
         if let (Some(share), Some(outside)) = (plan.clusters.get_mut(name), &one.outside) {
-            share.domain.get_or_insert_with(|| plan_nodes(outside));
+            share.domain.get_or_insert_with(|| build_planned_domain(outside));
         }
     }
     let target = |(cluster, replicas): (&ClusterName, u32)| Target {
@@ -453,7 +453,7 @@ fn rank_by_cost(chosen: &[&FittingCluster<'_>], costs: &[i64], data: &[i64]) -> 
 }
 
 /// What the least number (at most `all`) gives anything for, where more never gives less.
-fn find_fewest<T>(all: usize, of: impl Fn(usize) -> Option<T>) -> Option<T> {
+fn search_least_count<T>(all: usize, of: impl Fn(usize) -> Option<T>) -> Option<T> {
     let (mut none, mut some, mut found) = (0, all, of(all)?);
     while some - none > 1 {
         let middle = none + (some - none) / 2;

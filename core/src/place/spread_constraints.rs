@@ -2,8 +2,8 @@
 //!
 //! Rule: karmada-scheduler's `SelectClusters` (`pkg/scheduler/core/spreadconstraint`), with its quirks: only `cluster`
 //! and `region` are understood; static weights ignore constraints unless `weightPreference` is there and empty; by
-//! cluster, tail clusters are swapped for roomier ones until the replicas fit; by region, a depth-first search over
-//! combinations of regions, ranked by weight, then number of clusters, then discovery.
+//! cluster, tail clusters are swapped for ones with more free until the replicas fit; by region, a depth-first search
+//! over combinations of regions, ranked by weight, then number of clusters, then discovery.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,8 @@ pub fn keeps_all(binding: &Binding) -> bool {
 }
 
 /// True if the order of the candidates can change how replicas are divided over them: only Aggregated uses one cluster
-/// before another, the roomiest first and by name among equals, unless tiers or what the binding has come before that.
+/// before another, the one with most free first and by name among equals, unless tiers or what the binding has come
+/// before that.
 #[must_use]
 pub fn order_matters(binding: &Binding) -> bool {
     let aggregated = matches!(binding.placement.division, Some(Division::Aggregated));

@@ -42,7 +42,7 @@ pub trait ClusterCapacity {
 
     /// Where it could run if what runs there now were gone, and what it lacks there: that is kept for it. Not in
     /// clusters that were kept in `vain`.
-    fn keep(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters>;
+    fn reserve_clusters(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters>;
 
     /// Whether so much was asked that nothing more is to be, for now.
     fn is_exhausted(&self) -> bool {
@@ -62,7 +62,7 @@ impl<F: FnMut(&JobId, &Ask) -> Fit> ClusterCapacity for FitFunction<F> {
         None
     }
 
-    fn keep(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
+    fn reserve_clusters(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
         None
     }
 }

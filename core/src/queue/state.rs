@@ -138,7 +138,7 @@ pub fn decide_state_step(view: StateView, order: Option<QueueCommand>) -> StateS
         _ => {}
     }
     match (view.said, order) {
-        (ReportedState::State(Open), None | Some(QueueCommand::Open)) => unmark_else(view, StateStep::Settled),
+        (ReportedState::State(Open), None | Some(QueueCommand::Open)) => unmark_first_or(view, StateStep::Settled),
         (_, Some(QueueCommand::Open)) | (ReportedState::Nothing, None) => StateStep::Become(Open),
         (ReportedState::State(Closing | Closed), _)
             if view.marked && view.above == ParentState::Open && order.is_none() =>
@@ -148,13 +148,13 @@ pub fn decide_state_step(view: StateView, order: Option<QueueCommand>) -> StateS
         (ReportedState::State(state @ (Closing | Closed)), _) if state == shut => StateStep::Settled,
         (ReportedState::State(Closing | Closed), _) => StateStep::Become(shut),
         // Closed by an order, not by its parent.
-        (_, Some(QueueCommand::Close)) => unmark_else(view, StateStep::Become(shut)),
+        (_, Some(QueueCommand::Close)) => unmark_first_or(view, StateStep::Become(shut)),
         (ReportedState::State(Unknown), None) => StateStep::Settled,
         (ReportedState::Nonsense, None) => StateStep::Become(Unknown),
     }
 }
 
-fn unmark_else(view: StateView, step: StateStep) -> StateStep {
+fn unmark_first_or(view: StateView, step: StateStep) -> StateStep {
     if view.marked { StateStep::Mark(false) } else { step }
 }
 

@@ -58,7 +58,7 @@ impl ReservationWait {
     }
 
     /// How long a job that declares this run waits; `None`: it gets no reservation.
-    pub(crate) fn of_run(self, fleet: i64, run_for: Option<i64>) -> Option<i64> {
+    pub(crate) fn seconds_for_run(self, fleet: i64, run_for: Option<i64>) -> Option<i64> {
         let Self::After { seconds, percent } = self else { return None };
         let part = i128::from(run_for.unwrap_or(0)) * i128::from(percent) / 100;
         let part = i64::try_from(part).unwrap_or(i64::MAX);
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn the_longer_of_a_time_and_a_part_of_the_declared_run_counts() {
-        let wait = |text: &str, run_for| ReservationWait::parse(text).unwrap().of_run(60, run_for);
+        let wait = |text: &str, run_for| ReservationWait::parse(text).unwrap().seconds_for_run(60, run_for);
         assert_eq!([wait("10m", None), wait("10m", Some(86_400))], [Some(600); 2]);
         assert_eq!([wait("10%", None), wait("10%", Some(60))], [Some(60); 2], "the fleet's");
         assert_eq!(wait("10%", Some(86_400)), Some(8_640));

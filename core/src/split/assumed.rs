@@ -21,7 +21,7 @@ use crate::{
 /// The capacity after these pods were put on it, as far as they fit (they count even if the inventory has changed
 /// since): only into the domains that they are kept in, or there first where it is only preferred. And the pods of each
 /// task that did not fit.
-fn take_assumed_in_domains(
+fn subtract_assumed_in_domains(
     capacity: &Capacity,
     gang: &Gang,
     pods: &[u32],
@@ -40,12 +40,12 @@ fn take_assumed_in_domains(
 /// The same, of a capacity that nobody needs any more: nodes that stay as they are are not copied. A fleet holds a
 /// thousand bindings' pods one after the other.
 #[must_use]
-pub fn take_assumed(capacity: Capacity, gang: &Gang, pods: &[u32], pinned: &PinnedDomains) -> Capacity {
-    take_assumed_that_fit(capacity, gang, pods, pinned).0
+pub fn subtract_assumed_pods(capacity: Capacity, gang: &Gang, pods: &[u32], pinned: &PinnedDomains) -> Capacity {
+    subtract_assumed_that_fit(capacity, gang, pods, pinned).0
 }
 
 /// The same, and the pods of each task that did not fit.
-pub(crate) fn take_assumed_that_fit(
+pub(crate) fn subtract_assumed_that_fit(
     capacity: Capacity,
     gang: &Gang,
     pods: &[u32],
@@ -53,7 +53,7 @@ pub(crate) fn take_assumed_that_fit(
 ) -> (Capacity, Vec<u32>) {
     let requests = GangRequests::new(gang);
     if !pinned.parts.is_empty() || pinned.domain.is_some() || requests.needs_single_nodes(&capacity) {
-        return take_assumed_in_domains(&capacity, gang, pods, pinned);
+        return subtract_assumed_in_domains(&capacity, gang, pods, pinned);
     }
     let original = requests.free_nodes(&capacity, NodeScope::Cluster);
     let before = original.classes_and_sizes().len();
@@ -157,7 +157,7 @@ const MOST_PERMUTED_TASKS: usize = 4;
 /// Steps of exact packing.
 const PACKING_STEPS: u32 = 50_000;
 
-/// Pods in a room.
+/// Pods on free nodes.
 struct Packed {
     free_nodes: FreeNodes,
     /// Those that found no place, by task.
@@ -172,8 +172,9 @@ pub(super) fn node_classes(requests: &GangRequests<'_>, free_nodes: &FreeNodes, 
     packed.left.iter().all(|left| *left == 0).then_some(packed.classes)
 }
 
-/// The room with these pods in it, in steps of `unit` for each task, as the split found them a place (all by one order,
-/// or the gang's minimum first and then the rest, or by trying). Where nothing packs them all, what packs most.
+/// The free nodes with these pods on them, in steps of `unit` for each task, as the split found them a place (all by
+/// one order, or the gang's minimum first and then the rest, or by trying). Where nothing packs them all, what packs
+/// most.
 fn pack_pods(requests: &GangRequests<'_>, free_nodes: &FreeNodes, pods: &[u32], unit: impl Fn(usize) -> u32) -> Packed {
     let wanted: Vec<u32> = (0..requests.count_tasks()).map(|task| pods.get(task).copied().unwrap_or(0)).collect();
     let needed = requests.gang.tasks.iter().zip(&wanted).map(|(task, pods)| task.min_available.min(*pods)).collect();
@@ -315,8 +316,8 @@ mod tests {
                 let tasks: Vec<Task> = tasks.iter().enumerate().map(task).collect();
                 let pods: Vec<u32> = tasks.iter().map(|task| task.replicas).collect();
                 let gang = gang(tasks, pods.iter().sum());
-                now = super::take_assumed(now, &gang, &pods, &PinnedDomains::default());
-                copy = take_assumed_in_domains(&copy, &gang, &pods, &PinnedDomains::default()).0;
+                now = super::subtract_assumed_pods(now, &gang, &pods, &PinnedDomains::default());
+                copy = subtract_assumed_in_domains(&copy, &gang, &pods, &PinnedDomains::default()).0;
                 prop_assert_eq!(&now, &copy);
                 let anew = copy.with_shapes(copy.shapes.clone());
                 prop_assert_eq!(now.profile(), anew.profile());

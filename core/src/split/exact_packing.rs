@@ -45,7 +45,7 @@ pub(super) fn pack_clusters(
     Some(placed)
 }
 
-/// The room of one cluster with all of `pods` in it, and how many of each task are on nodes of each class.
+/// The free nodes of one cluster with all of `pods` on them, and how many of each task are on nodes of each class.
 pub(super) fn pack_pods(
     requests: &GangRequests<'_>,
     free_nodes: &FreeNodes,

@@ -70,7 +70,7 @@ pub fn might_hold_minimum(gang: &Gang, most: &[u64]) -> bool {
 
 /// Each task's own minimum, where it counts.
 pub(super) fn task_minimums(gang: &Gang) -> Vec<u32> {
-    let binds = gang.task_minimums_bind();
+    let binds = gang.enforces_task_minimums();
     let need = |task: &Task| {
         let least = if binds { task.min_available.min(task.replicas) } else { 0 };
         // A partition is placed whole.

@@ -1,4 +1,4 @@
-//! A gang in many clusters, where trying every set would take too long: the roomiest cluster first, until one holds the
+//! A gang in many clusters, where trying every set would take too long: the emptiest cluster first, until one holds the
 //! rest; the last one is the tightest of those that do.
 //!
 //! Clusters that hold pods of the gang come before all others, and nearer groups of clusters before farther ones. Every
@@ -83,7 +83,7 @@ impl<'a> SplitSearch<'a> {
             (sum_pods(&run.left) == 0).then(|| run.into_assignment())
         };
         let greedy = self.task_orders().iter().find_map(whole);
-        let listed = self.try_every_set(&self.short_list(sites, greedy.as_ref()), want);
+        let listed = self.try_every_set(&self.choose_sites_to_search(sites, greedy.as_ref()), want);
         let keyed = |choice: Assignment| (self.key_of_choice(&choice, 0), choice);
         [greedy, listed].into_iter().flatten().map(keyed).min_by_key(|(key, _)| *key)
     }
@@ -92,8 +92,8 @@ impl<'a> SplitSearch<'a> {
         if self.requests.count_tasks() == 1 { &ORDERS[..1] } else { &ORDERS }
     }
 
-    /// Sites of which every set is looked at: those that hold pods, those that greed took, then the roomiest.
-    fn short_list(&self, sites: &[PromisingCluster], greedy: Option<&Assignment>) -> Vec<usize> {
+    /// Sites of which every set is looked at: those that hold pods, those that greed took, then the emptiest.
+    fn choose_sites_to_search(&self, sites: &[PromisingCluster], greedy: Option<&Assignment>) -> Vec<usize> {
         let taken = greedy.map(|choice| choice.spots.as_slice()).unwrap_or_default();
         let mut list = self.sites_in_use();
         list.extend(taken.iter().map(|spot| spot.site).filter(|site| !self.holds_pods(*site)).take(SHORT_LIST_LENGTH));
@@ -123,7 +123,7 @@ impl<'a> SplitSearch<'a> {
             false => self.levels.iter().flatten().filter(around).map(|group| clusters_of_group(sites, group)).collect(),
         };
         let found = groups.iter().flat_map(|group| {
-            let listed = self.try_every_set_elastic(&self.short_list(group, None), want, need);
+            let listed = self.try_every_set_elastic(&self.choose_sites_to_search(group, None), want, need);
             let open = self.unused_clusters(group);
             let grown = self
                 .task_orders()
@@ -149,7 +149,7 @@ impl<'a> SplitSearch<'a> {
     }
 
     /// How many pods of `want` find a place in these clusters together.
-    pub(super) fn most_together(&self, sites: &[usize], want: &[u32]) -> u64 {
+    pub(super) fn count_pods_that_fit_together(&self, sites: &[usize], want: &[u32]) -> u64 {
         let most = |site: usize| self.bounds.max_pods(&self.requests, Spot { site, domain: None }, want);
         let sites: Vec<PromisingCluster> =
             sites.iter().map(|site| PromisingCluster { most: most(*site), site: *site }).collect();
@@ -189,7 +189,7 @@ fn clusters_of_group(sites: &[PromisingCluster], group: &[usize]) -> Vec<Promisi
 }
 
 impl GreedyRun<'_, '_> {
-    /// The order of tasks by what the roomiest sites have.
+    /// The order of tasks by what the emptiest sites have.
     fn task_order(&self, order: TaskOrder) -> Vec<usize> {
         let roomy = self.open.iter().take(CANDIDATES_PER_STEP).map(|one| self.site_of_entry(one));
         let few: Vec<&FreeNodes> =
@@ -201,7 +201,7 @@ impl GreedyRun<'_, '_> {
         self.search.winning_rank(usize::MAX - open.2)
     }
 
-    /// Sites that hold pods first; then, until nothing is left, the tightest that takes all of it or else the roomiest.
+    /// Sites that hold pods first; then, until nothing is left, the tightest that takes all of it or else the emptiest.
     fn fill_tightest(&mut self) {
         for site in self.used.clone() {
             self.fill_site(site);
@@ -212,7 +212,7 @@ impl GreedyRun<'_, '_> {
         }
     }
 
-    /// As much of what is left as fits: in the sites in use, then in others from the roomiest on.
+    /// As much of what is left as fits: in the sites in use, then in others from the emptiest on.
     fn fill_emptiest_sites(&mut self) {
         for site in self.used.clone() {
             let mut free_nodes = self.search.free_nodes_of_site(site).clone();
@@ -274,7 +274,7 @@ impl GreedyRun<'_, '_> {
         let key = |site: usize| {
             (
                 self.search.sites[site].data_and_cost(),
-                self.search.dislike_of(site),
+                self.search.unmet_preferences_of(site),
                 self.search.bounds.weighted_free_amount(whole(site)),
                 self.search.winning_rank(site),
             )

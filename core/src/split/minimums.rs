@@ -96,7 +96,7 @@ fn divide_job_minimum(gang: &Gang, names: &[&ClusterName], tasks: &mut [Vec<Task
     let minimums = |site: &Vec<TaskShare>| site.iter().map(|task| u64::from(task.min_available)).sum::<u64>();
     let all: u64 = tasks.iter().map(replicas).sum();
     let wanted = u64::from(gang.min_available).min(all);
-    if !gang.task_minimums_bind() {
+    if !gang.enforces_task_minimums() {
         let sizes: Vec<u64> = tasks.iter().map(replicas).collect();
         return divide_with_at_least_one(wanted, &sizes, names, tie);
     }

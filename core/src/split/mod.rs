@@ -16,7 +16,7 @@
 //! | `objective` | which of two placements is better |
 //! | `single_spot` | one cluster or domain that takes the gang |
 //! | `cluster_sets` | the best set of a few clusters, by trying every set |
-//! | `greedy` | a set of many clusters: the roomiest first, the tightest last |
+//! | `greedy` | a set of many clusters: the emptiest first, the tightest last |
 //! | `task_topology` | which cluster gets which pods of tasks that want to be together or apart |
 //! | `weighted_division` | the shares by static or dynamic weight |
 //! | `minimums` | each cluster's part of every minimum |
@@ -59,7 +59,7 @@ use std::{
 };
 
 use allowed_tiers::AllowedTiers;
-pub(crate) use assumed::take_assumed_that_fit;
+pub(crate) use assumed::subtract_assumed_that_fit;
 use gang_fit::{minimum_pods, task_minimums};
 use node_scope::NodeScope;
 use objective::Assignment;
@@ -67,13 +67,13 @@ use packing::{FreeNodes, GangRequests};
 use upper_bounds::UpperBounds;
 
 pub use self::{
-    assumed::take_assumed,
+    assumed::subtract_assumed_pods,
     federation_topology::{FederationTopology, Level, Link, LinkTier, LinkedGroups},
     gang_fit::{count_pods_that_fit, gang_fits, might_hold_minimum, most_of_each_task},
     given_counts::{CountsRefusal, plan_given_counts},
     node_miss::NodeMiss,
     objective::{Distance, ObjectiveKey},
-    packing::Dislike,
+    packing::UnmetPreferences,
     refusal::{DomainMiss, GangRefusal, Lack, Shortage, TaskShortage},
     scale_down::scale_down,
 };
@@ -198,7 +198,7 @@ struct Site<'a> {
     parts: Option<&'a BTreeMap<TaskName, Vec<Part>>>,
     reach: AllowedTiers,
     free_nodes: OnceCell<FreeNodes>,
-    disliked: OnceCell<Dislike>,
+    unmet_preferences: OnceCell<UnmetPreferences>,
 }
 
 impl Site<'_> {
@@ -270,7 +270,7 @@ impl<'a> SplitSearch<'a> {
                 parts: problem.previous.and_then(|plan| plan.clusters.get(candidate.name)).map(|share| &share.parts),
                 reach: AllowedTiers::from_topology(gang.topology.as_ref(), candidate.capacity, problem.levels),
                 free_nodes: OnceCell::new(),
-                disliked: OnceCell::new(),
+                unmet_preferences: OnceCell::new(),
             }
         };
         let sites: Vec<Site<'a>> = order.iter().map(site).collect();
@@ -313,7 +313,7 @@ impl<'a> SplitSearch<'a> {
     }
 
     /// Pods that a site holds already.
-    fn kept_at(&self, site: usize) -> u64 {
+    fn count_kept_pods_at(&self, site: usize) -> u64 {
         self.kept.iter().find(|(held, _)| *held == site).map_or(0, |(_, pods)| sum_pods(pods))
     }
 

@@ -4,7 +4,7 @@
 //! pairs of tasks that want to be together or apart, clusters in use, missing data, declared cost, what pods prefer of
 //! nodes and do not get, what stays free where pods are put, and clusters that held nothing before.
 
-use super::{Dislike, Pods, SplitSearch, Spot, sum_pods};
+use super::{Pods, SplitSearch, Spot, UnmetPreferences, sum_pods};
 
 /// How far apart a gang's pods are; less is closer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +35,7 @@ pub struct ObjectiveKey {
     /// Declared cost, over the clusters in use.
     pub cost: i64,
     /// What pods prefer of nodes and do not get, over the clusters in use.
-    pub disliked: Dislike,
+    pub unmet_preferences: UnmetPreferences,
     /// What stays free where pods are put: the best fit leaves least.
     pub fragments: u64,
     /// Clusters that held nothing of it before.
@@ -67,7 +67,10 @@ impl SplitSearch<'_> {
             clusters: spots.len(),
             data: spots.iter().map(|spot| self.sites[spot.site].data).fold(0, i64::saturating_add),
             cost: spots.iter().map(|spot| self.sites[spot.site].cost).fold(0, i64::saturating_add),
-            disliked: spots.iter().map(|spot| self.dislike_of(spot.site)).fold(Dislike::default(), Dislike::plus),
+            unmet_preferences: spots
+                .iter()
+                .map(|spot| self.unmet_preferences_of(spot.site))
+                .fold(UnmetPreferences::default(), UnmetPreferences::plus),
             fragments: spots.iter().map(|spot| self.bounds.weighted_free_amount(*spot)).fold(0, u64::saturating_add),
             opened: spots.iter().filter(|spot| !self.holds_pods(spot.site)).count(),
         }
@@ -78,14 +81,14 @@ impl SplitSearch<'_> {
         let (site, fragments) = (&self.sites[spot.site], self.bounds.weighted_free_amount(spot));
         let (data, cost) = (site.data, site.cost);
         let opened = usize::from(!self.holds_pods(spot.site));
-        let disliked = self.dislike_of(spot.site);
-        ObjectiveKey { missing, distance, unmet: 0, clusters: 1, data, cost, disliked, fragments, opened }
+        let unmet_preferences = self.unmet_preferences_of(spot.site);
+        ObjectiveKey { missing, distance, unmet: 0, clusters: 1, data, cost, unmet_preferences, fragments, opened }
     }
 
     /// What the gang's pods prefer of nodes and do not get in a cluster; worked out once.
-    pub(super) fn dislike_of(&self, site: usize) -> Dislike {
+    pub(super) fn unmet_preferences_of(&self, site: usize) -> UnmetPreferences {
         let site = &self.sites[site];
-        *site.disliked.get_or_init(|| self.requests.mean_dislike(site.capacity))
+        *site.unmet_preferences.get_or_init(|| self.requests.mean_unmet_preferences(site.capacity))
     }
 
     pub(super) fn distance_between(&self, spots: &[Spot]) -> Distance {

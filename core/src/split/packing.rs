@@ -13,7 +13,7 @@ mod preferences;
 use std::collections::BTreeMap;
 
 pub(super) use self::blocks::Block;
-pub use self::preferences::Dislike;
+pub use self::preferences::UnmetPreferences;
 use super::federation_topology::Level;
 use crate::{gang::Gang, inventory::packing_scale, resources::ResourceName};
 
@@ -75,7 +75,7 @@ pub(crate) enum TaskOrder {
 pub(crate) const ORDERS: [TaskOrder; 3] = [TaskOrder::Scarcest, TaskOrder::Spec, TaskOrder::Reverse];
 
 impl FreeNodes {
-    /// Each group's class and number of nodes: first the shapes that the room was made of, then what was split off
+    /// Each group's class and number of nodes: first the shapes that it was made of, then what was split off
     /// them.
     pub(super) fn classes_and_sizes(&self) -> impl ExactSizeIterator<Item = (usize, usize)> + '_ {
         self.groups.iter().map(|group| (group.class as usize, group.nodes as usize))
@@ -189,7 +189,7 @@ impl FreeNodes {
         pods
     }
 
-    /// The rooms of several clusters as one, which remembers whose each node is.
+    /// The free nodes of several clusters as one, which remembers whose each node is.
     pub(crate) fn join_clusters<'r>(free_by_cluster: impl Iterator<Item = &'r Self>) -> Self {
         let (mut all, mut admits, mut blocks) = (Self::default(), Vec::new(), Vec::new());
         let mut classes = 0;
@@ -287,7 +287,7 @@ impl FreeNodes {
         Some(nodes)
     }
 
-    /// The same room of one cluster, each node by itself with what it has free now.
+    /// The same free nodes of one cluster, each node by itself with what it has free now.
     pub(super) fn as_single_nodes(&self, nodes: impl Iterator<Item = (u32, Vec<i64>)>) -> Self {
         let mut free_nodes = self.clone();
         free_nodes.groups.iter_mut().for_each(|group| group.nodes = 0);
@@ -298,7 +298,7 @@ impl FreeNodes {
         free_nodes
     }
 
-    /// The same room with no place for partitioned tasks.
+    /// The same free nodes with no place for partitioned tasks.
     pub(super) fn without_partitions(mut self, requests: &GangRequests<'_>) -> Self {
         let tasks = &requests.gang.tasks;
         if tasks.iter().any(|task| task.partition.is_some()) {

@@ -118,7 +118,7 @@ fn list_mixes(requests: &GangRequests<'_>, free_nodes: &FreeNodes, pods: &[u32],
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// Every mix of these tasks that leaves no room for more of any.
+/// Every mix of these tasks that leaves no capacity for more of any.
 fn list_maximal_mixes(
     requests: &GangRequests<'_>,
     pods: &[u32],

@@ -30,7 +30,7 @@ pub enum GangRefusal {
     /// The gang asks for nothing that could be placed.
     #[error("the workload asks for no pods")]
     NoPods,
-    /// Not enough room.
+    /// Not enough capacity.
     #[error("{0}")]
     Short(Box<Shortage>),
 }
@@ -96,13 +96,13 @@ pub enum Lack {
         /// Nodes that satisfy selector, affinity and tolerations.
         nodes: u64,
     },
-    /// There is room, but not for whole partitions that are as close as they must be.
+    /// There is capacity, but not for whole partitions that are as close as they must be.
     Partition {
         /// Pods of one.
         size: u32,
         /// As [`DomainMiss::wanted`].
         wanted: String,
-        /// Pods that the roomiest domain takes.
+        /// Pods that the domain with most of them takes.
         most: u64,
     },
     /// The resource that runs out first.
@@ -141,17 +141,17 @@ pub(super) fn explain_refusal(search: &SplitSearch<'_>, want: &[u32]) -> GangRef
     let held = search.kept_pods();
     let hard = gang.topology.as_ref().filter(|topology| topology.hard);
     let spots: Vec<Spot> = search.list_candidate_spots().map(|(_, spot)| spot).collect();
-    let best = find_nearest_miss(search, want, &spots);
+    let best = find_spot_for_most_pods(search, want, &spots);
     let in_one = best.map_or(0, |(pods, _)| pods);
     let bound_to_one = search.limit == 1 || (hard.is_some() && search.levels.is_empty());
-    let group = find_nearest_group(search, want).filter(|_| !bound_to_one);
+    let group = find_group_for_most_pods(search, want).filter(|_| !bound_to_one);
     let together = match &group {
         _ if bound_to_one => in_one,
         Some((pods, _)) => in_one.max(*pods),
         None if !search.far => in_one,
-        None => search.most_together(&search.usable_sites(), want).max(in_one),
+        None => search.count_pods_that_fit_together(&search.usable_sites(), want).max(in_one),
     };
-    // Where one spot must hold all, the nearest miss tells what is short; else all clusters do.
+    // Where one spot must hold all, the spot that takes most says what is short; else all clusters do.
     let free_by_cluster: Vec<(&ClusterName, FreeNodes)> = match best {
         Some((_, spot)) if hard.is_some() && bound_to_one => {
             vec![(search.sites[spot.site].name, nodes_of_spot(search, spot))]
@@ -191,7 +191,7 @@ fn list_task_shortages(
     let need = search.count_missing_pods(&task_minimums(gang));
     let (mut tasks, mut looked_at) = (BTreeMap::new(), 0);
     for (index, task) in gang.tasks.iter().enumerate() {
-        let needed = if gang.task_minimums_bind() { need[index] } else { want[index] };
+        let needed = if gang.enforces_task_minimums() { need[index] } else { want[index] };
         let each = free_by_cluster.iter().map(|(_, free_nodes)| free_nodes.max_pods(&search.requests, index));
         let fits = if search.limit == 1 { each.max().unwrap_or(0) } else { each.fold(0, u64::saturating_add) };
         if fits < u64::from(needed) {
@@ -250,7 +250,7 @@ fn nodes_of_spot(search: &SplitSearch<'_>, spot: Spot) -> FreeNodes {
 }
 
 /// The spot that takes most pods, and how many: of those that could by their profile, so many are looked at.
-fn find_nearest_miss(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Spot)> {
+fn find_spot_for_most_pods(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Spot)> {
     let takes = |spot: Spot| {
         let free_nodes = nodes_of_spot(search, spot);
         let by = |order: &super::packing::TaskOrder| {
@@ -273,7 +273,7 @@ fn find_nearest_miss(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> 
 }
 
 /// So many spots that could take most by their profiles, best first. They are looked at in the order in which equals
-/// win, so that of most of them one task tells enough.
+/// win, so that of most of them one task says enough.
 fn list_promising_spots(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Vec<(u64, Spot)> {
     let mut tasks: Vec<usize> = (0..want.len()).collect();
     tasks.sort_by_key(|task| std::cmp::Reverse(want[*task]));
@@ -298,7 +298,7 @@ fn list_promising_spots(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) 
 
 /// Where pods may not be farther apart than close clusters: the group of them that takes most pods, and how many.
 /// Of groups that could by their profiles, so many are looked at.
-fn find_nearest_group(search: &SplitSearch<'_>, want: &[u32]) -> Option<(u64, Vec<usize>)> {
+fn find_group_for_most_pods(search: &SplitSearch<'_>, want: &[u32]) -> Option<(u64, Vec<usize>)> {
     if search.far {
         return None;
     }
@@ -314,7 +314,7 @@ fn find_nearest_group(search: &SplitSearch<'_>, want: &[u32]) -> Option<(u64, Ve
         })
         .collect();
     bounded.sort_by_key(|(most, _)| std::cmp::Reverse(*most));
-    let takes = |(_, sites): (u64, Vec<usize>)| (search.most_together(&sites, want), sites);
+    let takes = |(_, sites): (u64, Vec<usize>)| (search.count_pods_that_fit_together(&sites, want), sites);
     // Of those that take as many the first, which is the closest.
     bounded.into_iter().take(MOST_GROUPS).map(takes).rev().max_by_key(|(pods, _)| *pods)
 }

@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Candidate, GangRefusal, SplitProblem, pods_of_share, split_gang, take_assumed};
+use super::{Candidate, GangRefusal, SplitProblem, pods_of_share, split_gang, subtract_assumed_pods};
 use crate::{
     gang::{ClusterName, Gang},
     inventory::Capacity,
@@ -35,7 +35,12 @@ pub(super) fn reschedule_partitioned_gang(problem: &SplitProblem<'_>, copies: &P
     // What it holds there is not free for it if it stays.
     let without = |candidate: &Candidate<'_>| {
         let share = copies.clusters.get(candidate.name)?;
-        Some(take_assumed(candidate.capacity.clone(), gang, &pods_of_share(gang, Some(share)), &share.pinned_domains()))
+        Some(subtract_assumed_pods(
+            candidate.capacity.clone(),
+            gang,
+            &pods_of_share(gang, Some(share)),
+            &share.pinned_domains(),
+        ))
     };
     let capacities: Vec<Option<Capacity>> = problem.candidates.iter().map(without).collect();
     let candidates = problem.candidates.iter().zip(&capacities);

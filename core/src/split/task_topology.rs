@@ -57,7 +57,7 @@ impl SplitSearch<'_> {
         let all: Vec<u32> =
             (0..gang.tasks.len()).map(|task| division.best.iter().map(|spot| spot[task]).sum()).collect();
         if count_divisions(&all, spots.len()) <= FEW_DIVISIONS {
-            division.try_all(&mut Vec::new(), &all);
+            division.try_all_divisions(&mut Vec::new(), &all);
         } else {
             division.exchange_pods();
         }
@@ -92,7 +92,7 @@ impl DivisionSearch<'_, '_> {
     }
 
     /// Counts a look; false once there were too many.
-    fn spend_look(&self) -> bool {
+    fn spend_search_step(&self) -> bool {
         let clusters = u32::try_from(self.spots.len()).unwrap_or(u32::MAX);
         let left = self.search.looks.get().checked_sub(clusters);
         self.search.looks.set(left.unwrap_or(0));
@@ -108,9 +108,9 @@ impl DivisionSearch<'_, '_> {
     }
 
     /// Every division of what is left over the spots that have nothing yet.
-    fn try_all(&mut self, given: &mut Pods, left: &[u32]) {
+    fn try_all_divisions(&mut self, given: &mut Pods, left: &[u32]) {
         let spot = given.len();
-        if self.unmet == 0 || !self.spend_look() {
+        if self.unmet == 0 || !self.spend_search_step() {
             return;
         }
         if spot + 1 == self.spots.len() {
@@ -126,7 +126,7 @@ impl DivisionSearch<'_, '_> {
             if self.fits(spot, &size) {
                 let rest: Vec<u32> = left.iter().zip(&size).map(|(left, size)| left - size).collect();
                 given.push(size.clone());
-                self.try_all(given, &rest);
+                self.try_all_divisions(given, &rest);
                 given.pop();
             }
             let Some(task) = (0..left.len()).find(|task| size[*task] < left[*task]) else { return };
@@ -157,7 +157,7 @@ impl DivisionSearch<'_, '_> {
                 let most_back = if there == back { 0 } else { self.best[to][back] };
                 let as_many = std::iter::once(pods).filter(|pods| *pods <= most_back);
                 for returned in std::iter::once(0).chain(as_many).chain(list_halvings(most_back)) {
-                    if !self.spend_look() {
+                    if !self.spend_search_step() {
                         return false;
                     }
                     let mut tried = self.best.clone();

@@ -179,7 +179,7 @@ impl WeightedFill<'_, '_> {
         self.divide_rest(votes, order);
     }
 
-    /// Gives out what is left, task by task, by weight, as far as there is room.
+    /// Gives out what is left, task by task, by weight, as far as there is capacity.
     fn divide_rest(&mut self, votes: &Votes, order: &[usize]) {
         let search = self.search;
         for task in order {
@@ -221,7 +221,7 @@ impl SplitSearch<'_> {
             return seats(sum_pods(want), votes);
         }
         let mut parts = seats(self.kept_pods() + sum_pods(want), votes);
-        parts.iter_mut().for_each(|(site, part)| *part = part.saturating_sub(self.kept_at(*site)));
+        parts.iter_mut().for_each(|(site, part)| *part = part.saturating_sub(self.count_kept_pods_at(*site)));
         seats(sum_pods(want), &parts)
     }
 }

@@ -161,7 +161,7 @@ impl MemberStatus {
     }
 
     /// Whether its Volcano forgot what its pods did when it failed (volcano#4616).
-    fn has_forgotten(&self) -> bool {
+    fn has_lost_pod_counts(&self) -> bool {
         let forgot = |status: &JobStatus| status.succeeded == 0 && status.failed == 0;
         self.phase() == Some(Phase::Failed) && self.status.as_ref().is_some_and(forgot)
     }
@@ -202,7 +202,7 @@ pub fn merge_statuses(
         controlled_resources: merge_controlled_resources(heard.values().copied()),
         conditions: Vec::new(),
     };
-    if template.min_success.is_some() && members.values().any(MemberStatus::has_forgotten) {
+    if template.min_success.is_some() && members.values().any(MemberStatus::has_lost_pod_counts) {
         merged.succeeded = merged.succeeded.max(previous.succeeded);
     }
     let is_enough = phase::have_enough_succeeded(template, previous, &merged, members);
@@ -211,7 +211,7 @@ pub fn merge_statuses(
         merged.task_status_count.clone_from(&previous.task_status_count);
     }
     let phase = if is_enough {
-        phase::complete_job(&merged, members)
+        phase::decide_completion_phase(&merged, members)
     } else if members.is_empty() && previous.state.is_suspended() {
         Phase::Aborted
     } else {

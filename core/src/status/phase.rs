@@ -132,7 +132,7 @@ pub(super) fn have_enough_succeeded(
 }
 
 /// The phase of a job of which enough pods have succeeded.
-pub(super) fn complete_job(sums: &JobStatus, members: &BTreeMap<ClusterName, MemberStatus>) -> Phase {
+pub(super) fn decide_completion_phase(sums: &JobStatus, members: &BTreeMap<ClusterName, MemberStatus>) -> Phase {
     let has_ended = |member: &MemberStatus| member.phase().is_some_and(Phase::has_ended);
     if sums.running == 0 && members.values().all(has_ended) { Phase::Completed } else { Phase::Completing }
 }

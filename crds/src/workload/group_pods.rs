@@ -44,7 +44,7 @@ const MANAGED_ANNOTATIONS: &str = "resourcetemplate.karmada.io/managed-annotatio
 
 /// Takes a group that is one of the host off a member's copy. It is no annotation of the template for Karmada any more
 /// either: else Karmada would take away, at each sync, the group that the member's Volcano gives the copy.
-pub fn leave_group(copy: &mut Value) {
+pub fn remove_host_group(copy: &mut Value) {
     if read_group_of_pod(copy).is_none() {
         return;
     }
@@ -99,15 +99,15 @@ mod tests {
     #[test]
     fn a_copy_is_in_no_group() {
         let mut copy = pod(json!({POD_GROUPS[0]: "g", POD_GROUPS[1]: "g", GROUP_MIN_MEMBER: "3", "mine": "kept"}));
-        leave_group(&mut copy);
+        remove_host_group(&mut copy);
         assert_eq!(copy["metadata"]["annotations"], json!({"mine": "kept"}));
         let managed = format!("mine,{},{GROUP_MIN_MEMBER},other", POD_GROUPS[0]);
         let mut synced = pod(json!({POD_GROUPS[0]: "g", GROUP_MIN_MEMBER: "3", MANAGED_ANNOTATIONS: managed}));
-        leave_group(&mut synced);
+        remove_host_group(&mut synced);
         assert_eq!(synced["metadata"]["annotations"], json!({MANAGED_ANNOTATIONS: "mine,other"}));
         let mut foreign = pod(json!({POD_GROUPS[0]: "evil"}));
         let before = foreign.clone();
-        leave_group(&mut foreign);
+        remove_host_group(&mut foreign);
         assert_eq!(foreign, before, "it is refused");
     }
 }

@@ -121,7 +121,9 @@ pub fn decide_binding(
             awaits_capacity: true,
         },
         // A member that has not reported yet may have the capacity: it reports soon, or is found to be down.
-        Err(NotPlaced::Gang(_) | NotPlaced::Unschedulable(_)) if fleet.list_unlisted_clusters().next().is_some() => {
+        Err(NotPlaced::Gang(_) | NotPlaced::Unschedulable(_))
+            if fleet.list_clusters_not_reported_yet().next().is_some() =>
+        {
             Verdict { step: Step::Rest, awaits_capacity: true }
         }
         Err(error @ (NotPlaced::Gang(_) | NotPlaced::Unschedulable(_))) => {
@@ -169,7 +171,7 @@ fn place_where_nodes_may_come(
     if binding.is_unqueued() {
         return None;
     }
-    fleet.find_with_upcoming_beside(own, |clusters, delay| {
+    fleet.find_with_upcoming_nodes_and_capacities(own, |clusters, delay| {
         let run = request.run.map(|run| run.with_delay(delay));
         place_within_queues(binding, &Request { clusters, run, ..request.clone() }, fleet).0.ok()
     })
@@ -220,7 +222,7 @@ fn build_unqueued_request<'a>(
 /// task to whole partitions.
 fn cap_gang(gang: &Gang, admission: &Admission) -> Result<Gang, String> {
     let mut gang = gang.keep_to_card(admission.card.as_ref()).restrict_to_nodes(&admission.nodes);
-    let binds = gang.task_minimums_bind();
+    let binds = gang.enforces_task_minimums();
     for task in &mut gang.tasks {
         let admitted = admission.pods_of(&task.name);
         let needs = task.min_available.next_multiple_of(task.partition_size());

@@ -174,7 +174,7 @@ impl Binding {
             deleting: view.is_deleting(),
             ours,
             annotated: metadata.annotations.is_some(),
-            claimed: view.is_claimed_by_policy(),
+            claimed: view.has_policy_or_manager(),
             gate,
             held: view.is_scheduling_suspended(),
             priority: spec.schedule_priority.as_ref().and_then(|priority| priority.priority).unwrap_or(0),

@@ -275,7 +275,7 @@ impl Cache {
         let (stored, gone) = event.split_changes(known, |source| source.name.clone());
         gone.iter().for_each(|name| self.data.remove_source(name));
         stored.into_iter().for_each(|source| self.data.set_source(source));
-        self.follow_data();
+        self.mark_due_by_data_change();
     }
 
     /// Applies an event of DataSourceClaims.
@@ -284,11 +284,11 @@ impl Cache {
         let (stored, gone) = event.split_changes(known, |claim| claim.key.clone());
         gone.iter().for_each(|key| self.data.remove_claim(key));
         stored.into_iter().for_each(|claim| self.data.set_claim(claim));
-        self.follow_data();
+        self.mark_due_by_data_change();
     }
 
     /// What claims data that is elsewhere now may go elsewhere; what is placed stays.
-    fn follow_data(&mut self) {
+    fn mark_due_by_data_change(&mut self) {
         for workload in self.data.take_changed().workloads {
             for key in self.by_workload.get(&*workload).cloned().unwrap_or_default() {
                 self.mark_due(&key);

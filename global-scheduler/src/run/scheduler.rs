@@ -355,7 +355,9 @@ impl Scheduler {
 
     /// Whether everything has reported that is waited for in the grace period.
     fn has_first_view(&self) -> bool {
-        self.unlisted.is_empty() && self.topologies_listed && self.cache.fleet.list_unlisted_clusters().next().is_none()
+        self.unlisted.is_empty()
+            && self.topologies_listed
+            && self.cache.fleet.list_clusters_not_reported_yet().next().is_none()
     }
 
     fn write_topology_statuses(&mut self) {

@@ -63,7 +63,7 @@ mod tests {
     };
 
     /// `runs` holds four of the queue's six cores in a member that is not ready, for 40 s more. `waits` needs four, for
-    /// which the other member has room: it starts when `runs` has ended, and not before.
+    /// which the other member has capacity: it starts when `runs` has ended, and not before.
     #[test]
     fn what_runs_in_a_member_that_is_not_ready_holds_its_quota_and_nothing_starts_there() {
         let mut lost = Member { cluster: ready_cluster("lost"), ..Member::default() };

@@ -33,11 +33,11 @@ pub(super) struct ComingNodes {
 
 impl Members {
     /// The first answer with nodes that may come, where some may: see [`caldera_core::fleet::Fleet`].
-    pub(crate) fn find_with_upcoming<T>(
+    pub(crate) fn find_with_upcoming_nodes<T>(
         &self,
         find: impl Fn(Vec<(&Cluster, &Capacity)>, i64) -> Option<T>,
     ) -> Option<T> {
-        self.fleet.find_with_upcoming(find)
+        self.fleet.find_with_upcoming_nodes(find)
     }
 
     /// All clusters without any pods, and with all nodes that may come; `None` where none may.
@@ -111,7 +111,7 @@ impl Members {
 
     /// Asks for the nodes that pods wait for and that are not on their way.
     pub(crate) fn ask_for_nodes(&mut self, now: Millis) {
-        if self.stuck() == 0 || !self.fleet.has_autoscaled_groups() {
+        if self.count_waiting_parts() == 0 || !self.fleet.has_autoscaled_groups() {
             return;
         }
         self.fleet.refresh_capacities();

@@ -27,30 +27,30 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    pub(super) fn wait(&mut self, share: Share, run: Millis) {
+    pub(super) fn add_waiting(&mut self, share: Share, run: Millis) {
         self.waiting += share * i128::from(run.0);
         *self.runs.entry(run).or_default() += 1;
     }
 
-    pub(super) fn leave(&mut self, share: Share, run: Millis) {
+    pub(super) fn remove_waiting(&mut self, share: Share, run: Millis) {
         self.waiting -= share * i128::from(run.0);
-        take(&mut self.runs, run);
+        remove_one(&mut self.runs, run);
     }
 
-    pub(super) fn start(&mut self, share: Share, ends: Millis) {
+    pub(super) fn add_running(&mut self, share: Share, ends: Millis) {
         self.running += share;
         self.running_until += share * i128::from(ends.0);
         *self.ends.entry(ends).or_default() += 1;
     }
 
-    pub(super) fn end(&mut self, share: Share, ends: Millis) {
+    pub(super) fn remove_running(&mut self, share: Share, ends: Millis) {
         self.running -= share;
         self.running_until -= share * i128::from(ends.0);
-        take(&mut self.ends, ends);
+        remove_one(&mut self.ends, ends);
     }
 
     /// How long a job that arrives now would wait.
-    pub(super) fn bound(&self, now: Millis) -> Millis {
+    pub(super) fn estimate_wait(&self, now: Millis) -> Millis {
         let work = self.running_until - self.running * i128::from(now.0) + self.waiting;
         let drain = Millis(u64::try_from(work.max(0) / WHOLE).unwrap_or(u64::MAX));
         let running = self.ends.last_key_value().map_or(Millis::ZERO, |(end, _)| end.since(now));
@@ -59,7 +59,7 @@ impl Backlog {
     }
 }
 
-fn take(counts: &mut BTreeMap<Millis, u32>, key: Millis) {
+fn remove_one(counts: &mut BTreeMap<Millis, u32>, key: Millis) {
     if let Some(count) = counts.get_mut(&key) {
         *count -= 1;
         if *count == 0 {
@@ -75,15 +75,15 @@ mod tests {
     #[test]
     fn the_bound_is_the_work_before_it_and_then_the_longest_run() {
         let mut backlog = Backlog::default();
-        assert_eq!(backlog.bound(Millis(5)), Millis(0));
+        assert_eq!(backlog.estimate_wait(Millis(5)), Millis(0));
         // Half of all for ten seconds more, and a waiting job of all of it for four.
-        backlog.start(WHOLE / 2, Millis(12_000));
-        backlog.wait(WHOLE, Millis(4_000));
-        assert_eq!(backlog.bound(Millis(2_000)), Millis(5_000 + 4_000 + 10_000));
+        backlog.add_running(WHOLE / 2, Millis(12_000));
+        backlog.add_waiting(WHOLE, Millis(4_000));
+        assert_eq!(backlog.estimate_wait(Millis(2_000)), Millis(5_000 + 4_000 + 10_000));
         // Later there is less.
-        assert_eq!(backlog.bound(Millis(10_000)), Millis(1_000 + 4_000 + 4_000));
-        backlog.leave(WHOLE, Millis(4_000));
-        backlog.end(WHOLE / 2, Millis(12_000));
-        assert_eq!(backlog.bound(Millis(12_000)), Millis(0));
+        assert_eq!(backlog.estimate_wait(Millis(10_000)), Millis(1_000 + 4_000 + 4_000));
+        backlog.remove_waiting(WHOLE, Millis(4_000));
+        backlog.remove_running(WHOLE / 2, Millis(12_000));
+        assert_eq!(backlog.estimate_wait(Millis(12_000)), Millis(0));
     }
 }

@@ -71,7 +71,7 @@ impl Books {
     }
 
     /// Queues that hold more than their ceiling.
-    pub fn over(&self) -> impl Iterator<Item = &QueueName> {
+    pub fn list_queues_over_ceiling(&self) -> impl Iterator<Item = &QueueName> {
         self.over.iter()
     }
 
@@ -121,12 +121,12 @@ mod tests {
         let child = QueueSpec { parent: Some("p".into()), ..QueueSpec::unlimited("c") };
         let mut books = Books::new(&[parent, child]);
         books.add(&"c".into(), &cpu(5));
-        assert_eq!(books.over().count(), 0);
+        assert_eq!(books.list_queues_over_ceiling().count(), 0);
         books.add(&"c".into(), &cpu(1));
-        assert_eq!(books.over().map(QueueName::as_str).collect::<Vec<_>>(), ["p"]);
+        assert_eq!(books.list_queues_over_ceiling().map(QueueName::as_str).collect::<Vec<_>>(), ["p"]);
         assert_eq!(books.used(&"p".into()), cpu(6));
         assert_eq!(books.ceilings(&"c".into()).get("cpu"), Some(Quantity::from_units(5)));
         books.sub(&"c".into(), &cpu(2));
-        assert_eq!(books.over().count(), 0);
+        assert_eq!(books.list_queues_over_ceiling().count(), 0);
     }
 }

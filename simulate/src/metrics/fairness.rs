@@ -101,7 +101,7 @@ impl Fairness {
         Self { nodes, leaves, capacity, largest_job, sums, now, stretch, changed: false }
     }
 
-    pub(super) fn waiting(&mut self, queue: &QueueName, more: i128) {
+    pub(super) fn change_waiting(&mut self, queue: &QueueName, more: i128) {
         if let Some(leaf) = self.leaves.get(queue) {
             let node = &mut self.nodes[*leaf];
             node.waiting = node.waiting.saturating_add_signed(more);
@@ -109,7 +109,7 @@ impl Fairness {
         }
     }
 
-    pub(super) fn used(&mut self, queue: &QueueName, more: i128) {
+    pub(super) fn change_used(&mut self, queue: &QueueName, more: i128) {
         if let Some(leaf) = self.leaves.get(queue) {
             let node = &mut self.nodes[*leaf];
             node.used = node.used.saturating_add_signed(more);
@@ -118,7 +118,7 @@ impl Fairness {
     }
 
     /// Adds up what held for `time`.
-    pub(super) fn pass(&mut self, time: Millis) {
+    pub(super) fn add_elapsed(&mut self, time: Millis) {
         let Some(look) = self.now else {
             self.stretch = Millis::ZERO;
             return;
@@ -140,7 +140,7 @@ impl Fairness {
     }
 
     /// Looks at the shares as they are now.
-    pub(super) fn look(&mut self) {
+    pub(super) fn measure_shares(&mut self) {
         if !std::mem::take(&mut self.changed) {
             return;
         }
@@ -149,7 +149,7 @@ impl Fairness {
             return;
         }
         let mut fair = vec![0; self.nodes.len()];
-        self.share(0, self.capacity, &mut fair);
+        self.divide_among_children(0, self.capacity, &mut fair);
         let mut look = Look::default();
         let (mut count, mut sum, mut squares) = (0_u128, 0_u128, 0_u128);
         for leaf in self.leaves.values() {
@@ -173,19 +173,19 @@ impl Fairness {
         of.ceiling.map_or(all, |ceiling| all.min(ceiling))
     }
 
-    fn share(&self, node: usize, amount: u128, fair: &mut Vec<u128>) {
+    fn divide_among_children(&self, node: usize, amount: u128, fair: &mut Vec<u128>) {
         fair[node] = amount;
         let children = &self.nodes[node].children;
         let claims: Vec<(u128, u128)> =
             children.iter().map(|child| (self.nodes[*child].weight, self.demand(*child))).collect();
-        for (child, amount) in children.iter().zip(fill(amount, &claims)) {
-            self.share(*child, amount, fair);
+        for (child, amount) in children.iter().zip(divide_max_min(amount, &claims)) {
+            self.divide_among_children(*child, amount, fair);
         }
     }
 }
 
 /// Weighted max-min: `amount` over claims of (weight, most), rounded down. Those without weight share what is left.
-fn fill(amount: u128, claims: &[(u128, u128)]) -> Vec<u128> {
+fn divide_max_min(amount: u128, claims: &[(u128, u128)]) -> Vec<u128> {
     let mut given = vec![0; claims.len()];
     let weighted: Vec<usize> = (0..claims.len()).filter(|i| claims[*i].0 > 0).collect();
     let rest: Vec<usize> = (0..claims.len()).filter(|i| claims[*i].0 == 0).collect();
@@ -216,11 +216,11 @@ mod tests {
 
     #[test]
     fn filling_is_by_weight_and_nobody_gets_more_than_it_asks() {
-        assert_eq!(fill(100, &[(1, 1_000), (3, 1_000)]), [25, 75]);
-        assert_eq!(fill(100, &[(1, 10), (1, 1_000), (2, 1_000)]), [10, 30, 60]);
-        assert_eq!(fill(100, &[(1, 10), (1, 20)]), [10, 20]);
-        assert_eq!(fill(100, &[(0, 1_000), (1, 60)]), [40, 60]);
-        assert_eq!(fill(100, &[]), Vec::<u128>::new());
+        assert_eq!(divide_max_min(100, &[(1, 1_000), (3, 1_000)]), [25, 75]);
+        assert_eq!(divide_max_min(100, &[(1, 10), (1, 1_000), (2, 1_000)]), [10, 30, 60]);
+        assert_eq!(divide_max_min(100, &[(1, 10), (1, 20)]), [10, 20]);
+        assert_eq!(divide_max_min(100, &[(0, 1_000), (1, 60)]), [40, 60]);
+        assert_eq!(divide_max_min(100, &[]), Vec::<u128>::new());
     }
 
     fn fairness(deserved: [i64; 2], largest: u128) -> Fairness {
@@ -239,26 +239,26 @@ mod tests {
         let mut fairness = fairness([3, 1], 10);
         let (a, b) = (QueueName::from("a"), QueueName::from("b"));
         // a has 50 of the 75 that are fair and wants more; b has 50 of 25.
-        fairness.used(&a, 50);
-        fairness.used(&b, 50);
-        fairness.waiting(&a, 100);
-        fairness.waiting(&b, 100);
-        fairness.look();
-        fairness.pass(Millis(10));
+        fairness.change_used(&a, 50);
+        fairness.change_used(&b, 50);
+        fairness.change_waiting(&a, 100);
+        fairness.change_waiting(&b, 100);
+        fairness.measure_shares();
+        fairness.add_elapsed(Millis(10));
         let sums = fairness.sums;
         assert_eq!((sums.contended, sums.deviation, sums.worst), (Millis(10), 2_500_000, 250_000));
         // Ratios 2/3 and 2: (8/3)^2 / (2 * (4/9 + 4)) = 0.8.
         assert_eq!(sums.jain / 10, 799_999);
         assert_eq!((sums.beyond_one_job, sums.longest), (Millis(10), Millis(10)));
         // Within one job of the fair share, then nobody waits.
-        fairness.used(&a, 20);
-        fairness.used(&b, -20);
-        fairness.look();
-        fairness.pass(Millis(10));
-        fairness.waiting(&a, -100);
-        fairness.waiting(&b, -100);
-        fairness.look();
-        fairness.pass(Millis(1_000));
+        fairness.change_used(&a, 20);
+        fairness.change_used(&b, -20);
+        fairness.measure_shares();
+        fairness.add_elapsed(Millis(10));
+        fairness.change_waiting(&a, -100);
+        fairness.change_waiting(&b, -100);
+        fairness.measure_shares();
+        fairness.add_elapsed(Millis(1_000));
         assert_eq!((fairness.sums.contended, fairness.sums.longest), (Millis(20), Millis(10)));
         assert_eq!(fairness.sums.deviation, 3_000_000);
     }
@@ -266,11 +266,11 @@ mod tests {
     #[test]
     fn what_a_queue_does_not_ask_for_is_the_others() {
         let mut fairness = fairness([1, 1], 0);
-        fairness.used(&"a".into(), 10);
-        fairness.used(&"b".into(), 90);
-        fairness.waiting(&"b".into(), 50);
-        fairness.look();
-        fairness.pass(Millis(10));
+        fairness.change_used(&"a".into(), 10);
+        fairness.change_used(&"b".into(), 90);
+        fairness.change_waiting(&"b".into(), 50);
+        fairness.measure_shares();
+        fairness.add_elapsed(Millis(10));
         assert_eq!((fairness.sums.deviation, fairness.sums.jain), (0, 10 * MILLION));
     }
 }

@@ -168,18 +168,18 @@ impl Recorder {
 
     pub(crate) fn arrived(&mut self, job: usize) {
         let (line, now) = (self.facts[job].line, self.clock);
-        self.jobs[job].bound = self.fleet.bound(now).max(self.queues[line].bound(now));
-        self.wait(job);
+        self.jobs[job].bound = self.fleet.estimate_wait(now).max(self.queues[line].estimate_wait(now));
+        self.record_waiting(job);
     }
 
     pub(crate) fn resumed(&mut self, job: usize) {
-        self.wait(job);
+        self.record_waiting(job);
         self.jobs[job].resumed = true;
         self.sent(job);
     }
 
     pub(crate) fn sent(&mut self, job: usize) {
-        self.pass();
+        self.add_elapsed();
         self.jobs[job].sent = Some(self.clock);
         self.jobs[job].clusters = 0;
         self.facts[job].stage = Stage::Sent;
@@ -188,31 +188,31 @@ impl Recorder {
 
     /// Parts were bound.
     pub(crate) fn bound(&mut self, job: usize, holds: &[Hold]) {
-        self.pass();
+        self.add_elapsed();
         let held = sum(holds);
         let amount = held.get(self.main.as_str()).as_nano();
         let facts = &mut self.facts[job];
         facts.held += amount;
         self.jobs[job].clusters += clusters(holds);
         self.books.add(&facts.queue, &held);
-        self.fairness.used(&facts.queue, amount);
+        self.fairness.change_used(&facts.queue, amount);
         // What is bound is not waited for; copies may be more than was asked.
         let met = amount.min(facts.asked);
         facts.asked -= met;
-        self.fairness.waiting(&facts.queue, -met);
+        self.fairness.change_waiting(&facts.queue, -met);
     }
 
     pub(crate) fn started(&mut self, job: usize, ends: Millis) {
-        self.pass();
+        self.add_elapsed();
         self.jobs[job].started.get_or_insert(self.clock);
         let facts = &mut self.facts[job];
         (facts.stage, facts.since, facts.ends) = (Stage::Running, self.clock, ends);
-        self.fairness.waiting(&facts.queue, -std::mem::take(&mut facts.asked));
+        self.fairness.change_waiting(&facts.queue, -std::mem::take(&mut facts.asked));
         self.working_nano += facts.held;
         (self.now.sent, self.now.running) = (self.now.sent - 1, self.now.running + 1);
         for (backlog, share) in [(&mut self.fleet, facts.of_fleet), (&mut self.queues[facts.line], facts.of_queue)] {
-            backlog.leave(share, facts.run);
-            backlog.start(share, ends);
+            backlog.remove_waiting(share, facts.run);
+            backlog.add_running(share, ends);
         }
     }
 
@@ -231,38 +231,38 @@ impl Recorder {
 
     /// A job that was sent is not in members any longer: it ended, or waits again.
     pub(crate) fn unbound(&mut self, job: usize, holds: &[Hold], waits_again: bool) {
-        self.pass();
+        self.add_elapsed();
         let held = sum(holds);
         let amount = held.get(self.main.as_str()).as_nano();
         let facts = &mut self.facts[job];
         self.books.sub(&facts.queue, &held);
-        self.fairness.used(&facts.queue, -amount);
-        self.fairness.waiting(&facts.queue, -std::mem::take(&mut facts.asked));
+        self.fairness.change_used(&facts.queue, -amount);
+        self.fairness.change_waiting(&facts.queue, -std::mem::take(&mut facts.asked));
         if facts.stage == Stage::Running {
             self.working_nano -= amount;
             self.now.running -= 1;
-            self.fleet.end(facts.of_fleet, facts.ends);
-            self.queues[facts.line].end(facts.of_queue, facts.ends);
+            self.fleet.remove_running(facts.of_fleet, facts.ends);
+            self.queues[facts.line].remove_running(facts.of_queue, facts.ends);
         } else {
             self.now.sent -= 1;
-            self.fleet.leave(facts.of_fleet, facts.run);
-            self.queues[facts.line].leave(facts.of_queue, facts.run);
+            self.fleet.remove_waiting(facts.of_fleet, facts.run);
+            self.queues[facts.line].remove_waiting(facts.of_queue, facts.run);
         }
         (facts.held, facts.stage) = (0, Stage::Away);
         if waits_again {
-            self.wait(job);
+            self.record_waiting(job);
         }
     }
 
-    fn wait(&mut self, job: usize) {
-        self.pass();
+    fn record_waiting(&mut self, job: usize) {
+        self.add_elapsed();
         let facts = &mut self.facts[job];
         facts.stage = Stage::Waiting;
         self.now.waiting += 1;
         facts.asked = facts.wanted;
-        self.fairness.waiting(&facts.queue, facts.wanted);
-        self.fleet.wait(facts.of_fleet, facts.run);
-        self.queues[facts.line].wait(facts.of_queue, facts.run);
+        self.fairness.change_waiting(&facts.queue, facts.wanted);
+        self.fleet.add_waiting(facts.of_fleet, facts.run);
+        self.queues[facts.line].add_waiting(facts.of_queue, facts.run);
     }
 
     /// It is `now`. What passed counts once something changes.
@@ -271,8 +271,8 @@ impl Recorder {
     }
 
     /// Until now everything was as noted last.
-    pub(crate) fn pass(&mut self) {
-        self.fairness.pass(self.clock.since(self.now.at));
+    pub(crate) fn add_elapsed(&mut self) {
+        self.fairness.add_elapsed(self.clock.since(self.now.at));
         self.now.at = self.clock;
     }
 
@@ -282,14 +282,14 @@ impl Recorder {
     }
 
     /// Notes how everything is, now that all of this instant has happened.
-    pub(crate) fn note(&mut self, tally: Tally) {
+    pub(crate) fn record_instant(&mut self, tally: Tally) {
         if self.now.at != self.clock {
             return;
         }
-        self.fairness.look();
+        self.fairness.measure_shares();
         self.now.tally = tally;
         self.now.working = u64::try_from(self.working_nano / 1_000_000_000).unwrap_or(0);
-        self.now.over = self.books.over().next().is_some();
+        self.now.over = self.books.list_queues_over_ceiling().next().is_some();
         let same = |last: &Sample| Sample { at: self.now.at, ..*last } == self.now;
         if self.samples.last().is_none_or(|last| !same(last)) {
             self.samples.push(self.now);

@@ -1,7 +1,7 @@
-//! Caldera's own engine, driven as the controller drives it: released in order, each into the room that the ones before
-//! it left, on the first of its card models that has quota and room, then placed as the scheduler places what was
-//! granted. Jobs that wait long get a reservation, and jobs of queues that borrow are evicted for those of queues that
-//! have less than they deserve.
+//! Caldera's own engine, driven as the controller drives it: released in order, each into the capacity that the ones
+//! before it left, on the first of its card models that has quota and capacity, then placed as the scheduler places
+//! what was granted. Jobs that wait long get a reservation, and jobs of queues that borrow are evicted for those of
+//! queues that have less than they deserve.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -47,7 +47,7 @@ pub struct Caldera {
     asks: HashMap<AskKey, Arc<Ask>>,
     /// Some queue limits the running jobs of each namespace, or of each user, or they take turns.
     counts: [bool; 2],
-    /// Admitted, but what was granted found no place: the scheduler tries again when there is more room.
+    /// Admitted, but what was granted found no place: the scheduler tries again when there is more capacity.
     unplaced: Vec<(usize, Granted)>,
     /// Places are kept.
     keeps: bool,
@@ -173,7 +173,7 @@ impl Caldera {
         self.charge_job(site, job, &charge);
         let end = site.job(job).run_for().map(|run_for| site.now().as_epoch().saturating_add(run_for));
         self.engine.set_expected_end(id(job).as_str(), end);
-        site.send(job, parts);
+        site.send_job(job, parts);
     }
 
     /// Lets the victims of an attempt that is over be pending again.
@@ -226,7 +226,7 @@ impl Caldera {
         }
         let mut released = 0;
         loop {
-            if !site.looks_on() {
+            if !site.may_continue() {
                 return released;
             }
             let mut clusters = Clusters { site, found: Vec::new() };
@@ -245,9 +245,9 @@ impl Caldera {
         }
     }
 
-    fn note_change(&mut self) {
+    fn record_change(&mut self) {
         if let Some(preemption) = &mut self.preemption {
-            preemption.note_change();
+            preemption.record_change();
         }
     }
 
@@ -284,7 +284,7 @@ fn charge_of_hold(site: &Site<'_>, job: usize, hold: &Hold) -> Resources {
 impl Policy for Caldera {
     fn arrived(&mut self, site: &mut Site<'_>, job: usize) {
         self.enqueue_job(site, job);
-        self.note_change();
+        self.record_change();
     }
 
     fn resumed(&mut self, site: &mut Site<'_>, job: usize) {
@@ -298,21 +298,21 @@ impl Policy for Caldera {
 
     fn ended(&mut self, _: &mut Site<'_>, job: usize) {
         self.engine.remove_job(id(job).as_str());
-        self.note_change();
+        self.record_change();
     }
 
     fn decide(&mut self, site: &mut Site<'_>) {
-        if !std::mem::replace(&mut self.reported, true) || site.members().total_moves() {
+        if !std::mem::replace(&mut self.reported, true) || site.members().has_changing_total() {
             self.engine.set_fleet(site.members().total());
         }
         self.engine.set_now(site.now().as_epoch());
         loop {
             self.close_attempt(site);
             if self.release_all(site) > 0 {
-                self.note_change();
+                self.record_change();
                 continue;
             }
-            if !site.looks_on() {
+            if !site.may_continue() {
                 return;
             }
             if !self.preempt_running(site) {
@@ -347,11 +347,11 @@ impl ClusterCapacity for Clusters<'_, '_> {
     }
 
     fn explain_never_fits(&mut self, id: &JobId, ask: &Ask) -> Option<String> {
-        self.site.find_never(index(id), card_of(ask)).then(|| "it fits in no empty fleet".to_owned())
+        self.site.can_never_fit(index(id), card_of(ask)).then(|| "it fits in no empty fleet".to_owned())
     }
 
-    fn keep(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
-        self.site.keep(index(id), card_of(ask), vain)
+    fn reserve_clusters(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
+        self.site.reserve_clusters(index(id), card_of(ask), vain)
     }
 }
 

@@ -17,7 +17,7 @@ pub use volcano_global::VolcanoGlobal;
 
 use crate::{site::Site, time::Millis, world::World};
 
-/// A policy is told what happens and starts (or takes back) jobs through [`Site::send`] and [`Site::evict`].
+/// A policy is told what happens and starts (or takes back) jobs through [`Site::send_job`] and [`Site::evict`].
 pub trait Policy {
     /// A job is in line.
     fn arrived(&mut self, site: &mut Site<'_>, job: usize);

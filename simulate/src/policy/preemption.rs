@@ -51,8 +51,8 @@ impl Preemption {
     }
 
     /// Something changed.
-    pub(super) const fn note_change(&mut self) {
-        self.schedule.note_change();
+    pub(super) const fn record_change(&mut self) {
+        self.schedule.record_change();
     }
 
     /// When to consider an attempt if nothing happens.
@@ -65,7 +65,7 @@ impl Preemption {
         if self.schedule.close_attempt_if_over(|id| engine.is_pending(id.as_str()), now).is_none() {
             return Vec::new();
         }
-        self.note_change();
+        self.record_change();
         std::mem::take(&mut self.out)
     }
 

@@ -159,7 +159,7 @@ impl QueueHeads {
             self.refused.insert(shape.class);
             return false;
         };
-        site.send(job, parts);
+        site.send_job(job, parts);
         true
     }
 

@@ -59,9 +59,9 @@ struct Unplaced {
 
 impl Unplaced {
     /// Passes over the tries before `now` that would have failed as the last one did.
-    fn roll(&mut self, now: Millis) {
+    fn skip_failed_tries(&mut self, now: Millis) {
         while self.tried.is_some() && self.at < now {
-            self.at = later(self.at);
+            self.at = next_flush_after(self.at);
         }
     }
 }
@@ -111,7 +111,7 @@ impl VolcanoGlobal {
             let Some(index) = lines[place].pop() else { continue };
             let (job, queue) = (site.job(index), &mut self.queues[place]);
             let asked = charge(job);
-            if asked.iter().all(|(name, asked)| within(queue, &self.total, name, asked)) {
+            if asked.iter().all(|(name, asked)| is_within_capability(queue, &self.total, name, asked)) {
                 queue.allocated.add(&asked);
                 queue.line.remove(&key(index, job));
                 self.released.push_back(Unplaced { job: index, at: site.now(), tried: None });
@@ -126,7 +126,7 @@ impl VolcanoGlobal {
     fn schedule(&mut self, site: &mut Site<'_>) {
         let now = site.now();
         if site.take_growth().is_some() {
-            self.released.iter_mut().for_each(|one| one.roll(now));
+            self.released.iter_mut().for_each(|one| one.skip_failed_tries(now));
             self.returns += 1;
         }
         for _ in 0..self.released.len() {
@@ -135,9 +135,11 @@ impl VolcanoGlobal {
                 self.released.push_back(one);
                 continue;
             }
-            match divide(site, one.job) {
-                Some(parts) => site.send(one.job, parts),
-                None => self.released.push_back(Unplaced { at: later(now), tried: Some(self.returns), ..one }),
+            match divide_by_summaries(site, one.job) {
+                Some(parts) => site.send_job(one.job, parts),
+                None => {
+                    self.released.push_back(Unplaced { at: next_flush_after(now), tried: Some(self.returns), ..one })
+                }
             }
         }
     }
@@ -184,7 +186,7 @@ impl Policy for VolcanoGlobal {
 }
 
 /// When the flusher tries again what was last tried at `at`.
-const fn later(at: Millis) -> Millis {
+const fn next_flush_after(at: Millis) -> Millis {
     at.plus(UNSCHEDULABLE).up_to(FLUSH)
 }
 
@@ -200,7 +202,7 @@ fn charge(job: &Job) -> Resources {
     charge
 }
 
-fn within(queue: &Queue, total: &Resources, name: &ResourceName, asked: Quantity) -> bool {
+fn is_within_capability(queue: &Queue, total: &Resources, name: &ResourceName, asked: Quantity) -> bool {
     let name = name.as_str();
     // For cpu and memory zero means no limit.
     let plain = matches!(name, ResourceName::CPU | ResourceName::MEMORY);
@@ -210,7 +212,7 @@ fn within(queue: &Queue, total: &Resources, name: &ResourceName, asked: Quantity
 }
 
 /// Replicas of the first task by the clusters' summaries; all pods of the others with them.
-fn divide(site: &mut Site<'_>, index: usize) -> Option<Vec<Part>> {
+fn divide_by_summaries(site: &mut Site<'_>, index: usize) -> Option<Vec<Part>> {
     let shape = &site.job(index).shape;
     let first = shape.gang.tasks.first()?;
     let single = Gang { tasks: vec![first.clone()], ..Gang::clone(&shape.gang) };

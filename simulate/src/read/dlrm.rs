@@ -27,7 +27,11 @@ struct Wave {
     run: Millis,
 }
 
-pub(super) fn jobs(text: &str, options: &TraceOptions, reader: &mut Reader<'_>) -> Result<Vec<Job>, ReadError> {
+pub(super) fn read_dlrm_jobs(
+    text: &str,
+    options: &TraceOptions,
+    reader: &mut Reader<'_>,
+) -> Result<Vec<Job>, ReadError> {
     let columns = [
         "role",
         "app_name",

@@ -65,22 +65,22 @@ const fn one() -> u32 {
 ///
 /// # Errors
 /// [`ReadError`], with the line.
-pub fn fleet(text: &str, cut: u32, every: u32) -> Result<Vec<MemberCluster>, ReadError> {
+pub fn read_fleet(text: &str, cut: u32, every: u32) -> Result<Vec<MemberCluster>, ReadError> {
     let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or("");
     let columns: Vec<&str> = first.split(',').map(str::trim).collect();
     let has = |names: &[&str]| names.iter().all(|name| columns.contains(name));
     if has(&["gpu_model", "gpu_capacity_num", "cpu_num"]) {
-        Ok(deal(spot(text)?, cut, every))
+        Ok(deal_nodes_to_clusters(read_spot_nodes(text)?, cut, every))
     } else if has(&["sn", "cpu_milli", "memory_mib", "gpu"]) {
-        Ok(deal(openb(text)?, cut, every))
+        Ok(deal_nodes_to_clusters(read_openb_nodes(text)?, cut, every))
     } else if has(&["cluster", "count"]) {
-        table(text)
+        read_fleet_table(text)
     } else {
-        yaml(text)
+        read_fleet_yaml(text)
     }
 }
 
-fn yaml(text: &str) -> Result<Vec<MemberCluster>, ReadError> {
+fn read_fleet_yaml(text: &str) -> Result<Vec<MemberCluster>, ReadError> {
     let file: FleetFile =
         serde_saphyr::from_str(text).map_err(|error| ReadError::File(format!("it is no fleet: {error}")))?;
     let mut made = 0;
@@ -114,7 +114,7 @@ fn add(cluster: &mut MemberCluster, group: usize, entry: NodeEntry, made: &mut u
     Ok(())
 }
 
-fn table(text: &str) -> Result<Vec<MemberCluster>, ReadError> {
+fn read_fleet_table(text: &str) -> Result<Vec<MemberCluster>, ReadError> {
     let table = Table::read(text, &["cluster", "count"])?;
     let mut clusters: BTreeMap<String, MemberCluster> = BTreeMap::new();
     let mut made = 0;
@@ -137,7 +137,7 @@ fn table(text: &str) -> Result<Vec<MemberCluster>, ReadError> {
 type Kinds = BTreeMap<(String, Vec<i64>), Vec<Node>>;
 
 /// `gpu_model,gpu_capacity_num,cpu_num,node_name`. It does not say how much memory there is.
-fn spot(text: &str) -> Result<Kinds, ReadError> {
+fn read_spot_nodes(text: &str) -> Result<Kinds, ReadError> {
     let table = Table::read(text, &["gpu_model", "gpu_capacity_num", "cpu_num", "node_name"])?;
     let mut kinds = Kinds::new();
     for row in table.rows() {
@@ -151,7 +151,7 @@ fn spot(text: &str) -> Result<Kinds, ReadError> {
 }
 
 /// `sn,cpu_milli,memory_mib,gpu,model`.
-fn openb(text: &str) -> Result<Kinds, ReadError> {
+fn read_openb_nodes(text: &str) -> Result<Kinds, ReadError> {
     let table = Table::read(text, &["sn", "cpu_milli", "memory_mib", "gpu", "model"])?;
     let mut kinds = Kinds::new();
     for row in table.rows() {
@@ -175,7 +175,7 @@ fn push(kinds: &mut Kinds, model: String, sizes: Vec<i64>, mut node: Node) {
 }
 
 /// Deals nodes out to clusters in turn, kind after kind.
-fn deal(kinds: Kinds, cut: u32, every: u32) -> Vec<MemberCluster> {
+fn deal_nodes_to_clusters(kinds: Kinds, cut: u32, every: u32) -> Vec<MemberCluster> {
     let (cut, every) = (cut.max(1), every.max(1) as usize);
     let mut clusters: Vec<MemberCluster> = (1..=cut).map(|i| world::cluster(&format!("member{i:02}"), &[])).collect();
     let nodes = kinds.into_values().flat_map(|nodes| nodes.into_iter().step_by(every));
@@ -198,7 +198,7 @@ mod tests {
         let yaml = "clusters:\n- name: a\n  nodes:\n  - count: 2\n    allocatable: {cpu: 8, memory: 32Gi}\n- name: b\n  \
                     region: eu\n  nodes:\n  - allocatable: {cpu: 4, nvidia.com/gpu: 8}\n";
         let csv = "# a comment\ncluster,count,cpu,memory,nvidia.com/gpu\na,2,8,32Gi,\nb,1,4,,8\n";
-        let (yaml, csv) = (fleet(yaml, 1, 1).unwrap(), fleet(csv, 1, 1).unwrap());
+        let (yaml, csv) = (read_fleet(yaml, 1, 1).unwrap(), read_fleet(csv, 1, 1).unwrap());
         for (a, b) in yaml.iter().zip(&csv) {
             let sizes = |one: &MemberCluster| -> Vec<Resources> {
                 one.nodes.iter().map(|node| node.allocatable.clone()).collect()
@@ -213,18 +213,18 @@ mod tests {
     fn public_files_are_dealt_out_kind_by_kind() {
         let text =
             "gpu_model,gpu_capacity_num,cpu_num,node_name\nA,8,128,0\nA,8,128,1\nB,1,64,2\nB,1,64,3\nA,8,128,4\n";
-        let two = fleet(text, 2, 1).unwrap();
+        let two = read_fleet(text, 2, 1).unwrap();
         assert_eq!(two.iter().map(|one| amount(one, GPU)).collect::<Vec<_>>(), [17, 9]);
         assert_eq!(two[0].nodes[0].labels[GPU_MODEL], "A");
-        let fewer = fleet(text, 1, 2).unwrap();
+        let fewer = read_fleet(text, 1, 2).unwrap();
         assert_eq!((amount(&fewer[0], GPU), fewer[0].nodes.len()), (17, 3));
-        let openb = fleet("sn,cpu_milli,memory_mib,gpu,model\nn,32000,1024,0,\n", 1, 1).unwrap();
+        let openb = read_fleet("sn,cpu_milli,memory_mib,gpu,model\nn,32000,1024,0,\n", 1, 1).unwrap();
         assert_eq!((amount(&openb[0], "cpu"), amount(&openb[0], "memory")), (32, 1 << 30));
     }
 
     #[test]
     fn what_is_wrong_is_reported_with_its_place() {
-        let error = |text: &str| fleet(text, 1, 1).unwrap_err().to_string();
+        let error = |text: &str| read_fleet(text, 1, 1).unwrap_err().to_string();
         assert_eq!(error("cluster,count,cpu\na,x,4\n"), "line 2: count \"x\": invalid digit found in string");
         assert_eq!(error("cluster,count,cpu\na,1\n"), "line 2: it has 2 fields, and the header has 3");
         assert!(error("cluster,count,cpu\na,1,4cores\n").starts_with("line 2: cpu \"4cores\": "));

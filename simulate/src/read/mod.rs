@@ -17,7 +17,7 @@ use std::{
 
 use caldera_core::resources::ResourceName;
 
-pub use self::{fleet::fleet, queues::queues, trace::jobs};
+pub use self::{fleet::read_fleet, queues::read_queues, trace::read_trace};
 use crate::{
     random::Random,
     time::Millis,
@@ -141,7 +141,7 @@ pub struct Trace {
 /// The names of what the fleet's nodes have. The public traces ask for more than the public fleets tell of; what no
 /// node has is not asked for.
 #[must_use]
-pub fn offered(clusters: &[MemberCluster]) -> BTreeSet<ResourceName> {
+pub fn list_offered_resources(clusters: &[MemberCluster]) -> BTreeSet<ResourceName> {
     let nodes = clusters.iter().flat_map(|cluster| &cluster.nodes);
     nodes.flat_map(|node| node.allocatable.iter().map(|(name, _)| name.clone())).collect()
 }

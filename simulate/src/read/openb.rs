@@ -11,7 +11,7 @@ use crate::{
     world::{self, Job},
 };
 
-pub(super) fn jobs(text: &str, reader: &mut Reader<'_>) -> Result<Vec<Job>, ReadError> {
+pub(super) fn read_openb_jobs(text: &str, reader: &mut Reader<'_>) -> Result<Vec<Job>, ReadError> {
     let columns =
         ["name", "cpu_milli", "memory_mib", "num_gpu", "qos", "creation_time", "deletion_time", "scheduled_time"];
     let table = Table::read(text, &columns)?;

@@ -95,7 +95,7 @@ struct Status {
 ///
 /// # Errors
 /// [`ReadError`], with the queue.
-pub fn queues(text: &str) -> Result<Vec<QueueSpec>, ReadError> {
+pub fn read_queues(text: &str) -> Result<Vec<QueueSpec>, ReadError> {
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(text).map_err(|error| ReadError::File(format!("it is not YAML: {error}")))?;
     let mut queues = Vec::new();
@@ -188,7 +188,7 @@ mod tests {
                     priority: 5\n  weight: 3\n  capability: {cpu: \"8\", nvidia.com/gpu: 4}\n  deserved: {cpu: 500m}\n  \
                     guarantee: {resource: {memory: 1Gi}}\n  dequeueStrategy: fifo\nstatus: {state: Closed}\n---\nkind: \
                     ConfigMap\nmetadata: {name: x}\n---\nkind: QueueList\nitems:\n- kind: Queue\n  metadata: {name: all}\n";
-        let queues = queues(text).unwrap();
+        let queues = read_queues(text).unwrap();
         assert_eq!(queues.iter().map(|queue| queue.name.as_str()).collect::<Vec<_>>(), ["ml", "all"]);
         let ml = &queues[0];
         assert_eq!((ml.parent.as_ref().unwrap().as_str(), ml.priority, ml.weight), ("all", 5, 3));
@@ -205,7 +205,7 @@ mod tests {
                     preferredDuringSchedulingIgnoredDuringExecution: null}";
         let text = format!("kind: Queue\nmetadata: {{name: q}}\nspec: {{affinity: {{nodeGroupAffinity: {list}}}}}\n");
         let affinity = NodeGroupAffinity { required: ["a".to_owned()].into(), ..NodeGroupAffinity::default() };
-        assert_eq!(queues(&text).unwrap()[0].affinity, Some(affinity));
+        assert_eq!(read_queues(&text).unwrap()[0].affinity, Some(affinity));
     }
 
     #[test]
@@ -213,11 +213,11 @@ mod tests {
         let text = |quota: &str| {
             format!("kind: Queue\nmetadata: {{name: q, annotations: {{volcano.sh/card.quota: '{quota}'}}}}\n")
         };
-        let read = queues(&text(r#"{"A100": 8}"#)).unwrap();
+        let read = read_queues(&text(r#"{"A100": 8}"#)).unwrap();
         assert_eq!(read[0].capability.get("nvidia.com/gpu:A100"), Some(Quantity::from_units(8)));
-        let read = queues(&format!("{}spec: {{capability: {{\"x/y:z\": 1}}}}\n", text("{}"))).unwrap();
+        let read = read_queues(&format!("{}spec: {{capability: {{\"x/y:z\": 1}}}}\n", text("{}"))).unwrap();
         assert!(read[0].capability.is_unlimited());
-        let error = queues(&text("8")).unwrap_err().to_string();
+        let error = read_queues(&text("8")).unwrap_err().to_string();
         assert!(error.starts_with("queue q: volcano.sh/card.quota: is no JSON object"), "{error}");
     }
 
@@ -227,11 +227,11 @@ mod tests {
             format!("kind: Queue\nmetadata: {{name: q, annotations: {{caldera.dev/reservation-after: \"{wait}\"}}}}\n")
         };
         let wait = ReservationWait::After { seconds: Some(600), percent: 50 };
-        assert_eq!(queues(&text("10m,50%")).unwrap()[0].reservation_wait, Some(wait));
-        let error = queues(&text("soon")).unwrap_err().to_string();
+        assert_eq!(read_queues(&text("10m,50%")).unwrap()[0].reservation_wait, Some(wait));
+        let error = read_queues(&text("soon")).unwrap_err().to_string();
         assert!(error.starts_with("queue q: caldera.dev/reservation-after: \"soon\" is no wait"), "{error}");
         let text = text("1h").replace("reservation-after: \"1h\"", "priority-aging: 5/1h");
-        assert_eq!(queues(&text).unwrap()[0].aging, Some(PriorityAging::parse("5/1h").unwrap()));
+        assert_eq!(read_queues(&text).unwrap()[0].aging, Some(PriorityAging::parse("5/1h").unwrap()));
     }
 
     #[test]
@@ -239,15 +239,15 @@ mod tests {
         let text = "kind: Queue\nmetadata:\n  name: q\n  annotations: {caldera.dev/max-running-jobs: \"9\", \
                     caldera.dev/max-running-jobs-per-namespace: \"3\", caldera.dev/max-running-jobs-per-user: \"1\"}\n";
         let limits = RunningLimits { all: Some(9), of_namespace: Some(3), of_user: Some(1) };
-        assert_eq!(queues(text).unwrap()[0].running, limits);
-        let error = queues(&text.replace("\"1\"", "one")).unwrap_err().to_string();
+        assert_eq!(read_queues(text).unwrap()[0].running, limits);
+        let error = read_queues(&text.replace("\"1\"", "one")).unwrap_err().to_string();
         assert_eq!(error, "queue q: caldera.dev/max-running-jobs-per-user is no whole number of jobs");
     }
 
     #[test]
     fn a_wrong_queue_is_named() {
         let error = |spec: &str| {
-            queues(&format!("kind: Queue\nmetadata: {{name: q}}\nspec: {spec}\n")).unwrap_err().to_string()
+            read_queues(&format!("kind: Queue\nmetadata: {{name: q}}\nspec: {spec}\n")).unwrap_err().to_string()
         };
         assert!(
             error("{capability: {cpu: 4cores}}").starts_with("queue q: "),
@@ -255,7 +255,7 @@ mod tests {
             error("{capability: {cpu: 4cores}}")
         );
         assert_eq!(error("{dequeueStrategy: lifo}"), "queue q: dequeueStrategy \"lifo\" is neither fifo nor traverse");
-        assert_eq!(queues("kind: Pod\n").unwrap_err().to_string(), "there is no Queue in it");
-        assert!(queues("a: [").unwrap_err().to_string().starts_with("it is not YAML"));
+        assert_eq!(read_queues("kind: Pod\n").unwrap_err().to_string(), "there is no Queue in it");
+        assert!(read_queues("a: [").unwrap_err().to_string().starts_with("it is not YAML"));
     }
 }

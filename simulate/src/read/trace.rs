@@ -43,7 +43,7 @@ const DEFAULT_QUEUE: &str = "default";
 ///
 /// # Errors
 /// [`ReadError`], with the line.
-pub fn jobs(
+pub fn read_trace(
     text: &str,
     options: &TraceOptions,
     offered: &BTreeSet<ResourceName>,
@@ -52,9 +52,9 @@ pub fn jobs(
     let mut reader = Reader { shapes, offered, dropped: BTreeSet::new(), notes: Vec::new() };
     let mut terms = HashMap::new();
     let jobs = match options.format {
-        TraceFormat::Caldera => own(text, &mut reader, &mut terms)?,
-        TraceFormat::Openb => openb::jobs(text, &mut reader)?,
-        TraceFormat::Dlrm => dlrm::jobs(text, options, &mut reader)?,
+        TraceFormat::Caldera => read_own_trace(text, &mut reader, &mut terms)?,
+        TraceFormat::Openb => openb::read_openb_jobs(text, &mut reader)?,
+        TraceFormat::Dlrm => dlrm::read_dlrm_jobs(text, options, &mut reader)?,
     };
     if jobs.is_empty() {
         return Err(ReadError::File("there is no job in it".to_owned()));
@@ -62,7 +62,11 @@ pub fn jobs(
     Ok(Trace { terms, ..reader.finish(jobs, options) })
 }
 
-fn own(text: &str, reader: &mut Reader<'_>, terms: &mut HashMap<Arc<str>, JobTerms>) -> Result<Vec<Job>, ReadError> {
+fn read_own_trace(
+    text: &str,
+    reader: &mut Reader<'_>,
+    terms: &mut HashMap<Arc<str>, JobTerms>,
+) -> Result<Vec<Job>, ReadError> {
     let table = Table::read(text, &["job", "arrival", "run"])?;
     let resources: Vec<&str> = table.header.iter().map(String::as_str).filter(|name| !KNOWN.contains(name)).collect();
     let has_tenants = ["namespace", "user"].iter().any(|tenant| table.header.iter().any(|name| name == tenant));
@@ -74,7 +78,7 @@ fn own(text: &str, reader: &mut Reader<'_>, terms: &mut HashMap<Arc<str>, JobTer
         if of_job.is_empty() {
             order.push((job.clone(), row));
         }
-        let task = task(row, &resources, of_job.len())?;
+        let task = read_task(row, &resources, of_job.len())?;
         if of_job.iter().any(|other| other.name == task.name) {
             return Err(row.wrong(format!("job {job} has two tasks named {}", task.name)));
         }
@@ -106,7 +110,7 @@ fn own(text: &str, reader: &mut Reader<'_>, terms: &mut HashMap<Arc<str>, JobTer
     order.into_iter().map(job).collect()
 }
 
-fn task(row: Row<'_>, resources: &[&str], nth: usize) -> Result<Task, ReadError> {
+fn read_task(row: Row<'_>, resources: &[&str], nth: usize) -> Result<Task, ReadError> {
     let replicas: u32 = row.maybe("replicas")?.unwrap_or(1);
     let min: u32 = row.maybe("min")?.unwrap_or(replicas);
     if replicas == 0 {
@@ -144,7 +148,7 @@ mod tests {
 
     fn read(text: &str, options: &TraceOptions) -> Result<Trace, ReadError> {
         let offered = ["cpu", "nvidia.com/gpu"].map(ResourceName::from).into();
-        jobs(text, options, &offered, &mut Shapes::default())
+        read_trace(text, options, &offered, &mut Shapes::default())
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! When there is more room without anybody's end: a maintenance window is over, or nodes have come.
+//! When there is more capacity without anybody's end: a maintenance window is over, or nodes have come.
 //!
 //! Rule: windows as `caldera_core::maintenance` has them, in real time; nodes as [`crate::members`] lets them come.
 
@@ -7,7 +7,7 @@ use caldera_core::{maintenance::ExpectedRun, queue::CapacityGrowth, time::EpochS
 use super::Site;
 use crate::time::Millis;
 
-/// How much more room there may be.
+/// How much more capacity there may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Growth {
     /// Pods ended: so much.
@@ -28,7 +28,7 @@ impl Site<'_> {
         self.world.origin.saturating_add(i64::try_from(at.seconds()).unwrap_or(i64::MAX))
     }
 
-    /// When there is more room whoever ends: a maintenance window is over, or nodes come.
+    /// When there is more capacity whoever ends: a maintenance window is over, or nodes come.
     pub(crate) fn next_growth(&self) -> Option<Millis> {
         [self.next_window_end(), self.members.next_nodes()].into_iter().flatten().min()
     }

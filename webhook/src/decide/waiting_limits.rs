@@ -31,7 +31,7 @@ use crate::observe::{
     request::ReviewRequest,
 };
 
-/// Refuses a new job where its line is full; `None` where there is room.
+/// Refuses a new job where its line is full; `None` where there is capacity.
 #[must_use]
 pub fn refuse_full_line(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Option<Verdict> {
     let job = request.object.as_ref().filter(|_| request.is_create())?;

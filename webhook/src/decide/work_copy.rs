@@ -20,7 +20,7 @@
 //! ([`caldera_core::node_groups`]), and where it had a choice of card models those of the one that it is charged for
 //! ([`caldera_core::card_choice`]). What was charged is compared with the copy as it goes out.
 //!
-//! Of Pods that are one gang on the host a copy names no group ([`leave_group`]).
+//! Of Pods that are one gang on the host a copy names no group ([`remove_host_group`]).
 //!
 //! The pods of some kinds say of which workload they are only if the copy has them do so: it is marked.
 
@@ -31,7 +31,7 @@ use caldera_crds::{
     job_admission::DEFAULT_MAX_RETRY,
     names::karmada,
     object::{name_of, read_text_at},
-    workload::{WorkloadKind, find_sent_queue, leave_group, mark_pods},
+    workload::{WorkloadKind, find_sent_queue, mark_pods, remove_host_group},
 };
 use json_patch::PatchOperation;
 use serde::{Deserialize, de::IgnoredAny};
@@ -170,7 +170,7 @@ fn build_copies_patch(
     let class = host.map(|host| host.priority_class.as_deref().unwrap_or_default());
     for copy in &mut copies {
         remove_retained_replicas(copy);
-        leave_group(copy);
+        remove_host_group(copy);
         if WorkloadKind::of_object(copy).is_none() {
             continue;
         }

@@ -72,7 +72,7 @@ impl KeptPolicies {
         self.by_name.len() < MOST_POLICIES
     }
 
-    /// As much of it as there is room for.
+    /// As much of it as there is capacity for.
     fn fit_selection(&self, name: &str, selection: &PolicySelection) -> PolicySelection {
         let kept = self.by_name.get(name).map_or(0, PolicySelection::count_bytes);
         let bytes = self.bytes.saturating_sub(kept) + selection.count_bytes();

@@ -25,7 +25,7 @@ pub(super) fn check_credentials(facts: &Facts) -> Vec<Finding> {
         let reported =
             lease.credentials.filter(|lifetime| lease.renewed.is_none_or(|renewed| renewed <= lifetime.ends));
         let reported = reported.and_then(|lifetime| report_end(facts, &whose, lifetime));
-        findings.extend(reported.map(|reported| reported.fixed_by(name_fix(&lease.name))));
+        findings.extend(reported.map(|reported| reported.fixed_by(build_token_command(&lease.name))));
     }
     for kubeconfig in &facts.kubeconfigs {
         findings.extend(check_kubeconfig(facts, kubeconfig));
@@ -40,7 +40,7 @@ fn check_kubeconfig(facts: &Facts, KubeconfigFacts { file, credentials }: &Kubec
             let reported = report_end(facts, &format!("credentials in {file}"), *lifetime)?;
             // A person's own may lie there too.
             let is_ours = account.starts_with("caldera-");
-            Some(if is_ours { reported.fixed_by(name_fix(account)) } else { CHECK.note(reported.what) })
+            Some(if is_ours { reported.fixed_by(build_token_command(account)) } else { CHECK.note(reported.what) })
         }
         // Of who looks nothing else depends.
         (None, Ok(Some(lifetime))) => {
@@ -64,6 +64,6 @@ fn report_end(facts: &Facts, whose: &str, lifetime: Lifetime) -> Option<Finding>
 }
 
 /// Makes what goes into its kubeconfig.
-fn name_fix(account: &str) -> String {
+fn build_token_command(account: &str) -> String {
     format!("kubectl -n {NAMESPACE} create token {account} --duration 8760h")
 }

@@ -1,8 +1,8 @@
 //! Admission: which jobs get quota and are released, and which grants count.
 //!
-//! A job that is in line is checked, and released once its queue path has quota for it and the clusters have room: one
-//! patch charges it and opens its gate. A grant that no controller made, that an earlier lease holder made, or that is
-//! for pods without a place, is taken away, made again or cut.
+//! A job that is in line is checked, and released once its queue path has quota for it and the clusters have capacity:
+//! one patch charges it and opens its gate. A grant that no controller made, that an earlier lease holder made, or that
+//! is for pods without a place, is taken away, made again or cut.
 //!
 //! | module | decides |
 //! |---|---|

@@ -90,7 +90,7 @@ impl Clusters<'_> {
         let whole = workload.kind.has_tasks();
         let previous = binding.plan.as_deref().filter(|_| whole && increases);
         let gang = objects.gang_to_place(binding, workload)?;
-        let unit = self.gangs.unit(id);
+        let unit = self.gangs.parts_of_leader(id);
         self.budget = self.budget.saturating_sub(unit.len());
         let gang = gang.keep_to_card(unit.first().map_or(card, Part::card));
         let with = unit.iter().skip(1).map(|part| build_companion(objects, self.capacity, part, self.now));
@@ -144,7 +144,7 @@ impl caldera_core::queue::ClusterCapacity for Clusters<'_> {
         });
         // The first is counted already.
         let more = placements.saturating_sub(1);
-        self.budget = self.budget.saturating_sub(self.gangs.unit(id).len().saturating_mul(more));
+        self.budget = self.budget.saturating_sub(self.gangs.parts_of_leader(id).len().saturating_mul(more));
         let places: Vec<Place> = match answer {
             None => return Fit::No { never: false, detail: "its workload is gone".to_owned() },
             Some(Err(no)) => return self.append_nodes(id, no),
@@ -164,12 +164,13 @@ impl caldera_core::queue::ClusterCapacity for Clusters<'_> {
         if self.find_job(id).is_none_or(|(_, increase)| increase.is_some()) {
             return None;
         }
-        let never =
-            self.ask_capacity(id, ask.card(), |capacity, question| capacity.find_never(question, ask)).flatten();
+        let never = self
+            .ask_capacity(id, ask.card(), |capacity, question| capacity.find_final_refusal(question, ask))
+            .flatten();
         never.map(|never| never.to_string())
     }
 
-    fn keep(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
+    fn reserve_clusters(&mut self, id: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
         if self.count_needed_pods(id).is_some() {
             return None;
         }

@@ -60,8 +60,11 @@ pub(crate) fn requeue_binding(
     let now = EpochSeconds::from(now);
     let times = binding.eviction.as_deref().map_or(0, |before| before.requeues).saturating_add(1);
     let backoff = FIRST_BACKOFF.saturating_mul(1 << times.saturating_sub(1).min(10)).min(LONGEST_BACKOFF);
-    let record =
-        EvictionRecord { until: now.saturating_add(backoff), avoid, ..record_of(binding, reason, message, now) };
+    let record = EvictionRecord {
+        until: now.saturating_add(backoff),
+        avoid,
+        ..continue_eviction_record(binding, reason, message, now)
+    };
     evict_binding(binding, EvictionRecord { requeues: times, ..record })
 }
 
@@ -73,7 +76,10 @@ pub(crate) fn requeue_without_backoff(
     avoid: Vec<String>,
     now: Timestamp,
 ) -> Decision {
-    evict_binding(binding, EvictionRecord { avoid, ..record_of(binding, reason, message, EpochSeconds::from(now)) })
+    evict_binding(
+        binding,
+        EvictionRecord { avoid, ..continue_eviction_record(binding, reason, message, EpochSeconds::from(now)) },
+    )
 }
 
 /// The same, and its copies are left in the clusters that it is taken off.
@@ -100,7 +106,7 @@ pub(crate) fn withdraw_binding(
     command: &str,
     now: Timestamp,
 ) -> Decision {
-    let record = record_of(binding, reason, message, EpochSeconds::from(now));
+    let record = continue_eviction_record(binding, reason, message, EpochSeconds::from(now));
     evict_binding(binding, EvictionRecord { preemptor: command.to_owned(), ..record })
 }
 
@@ -111,12 +117,12 @@ pub(crate) fn restart_by_policy(binding: &Binding, message: String, now: Timesta
 
 /// The record of a job that its own policies restart.
 pub(crate) fn record_policy_restart(binding: &Binding, message: String, now: Timestamp) -> EvictionRecord {
-    let record = record_of(binding, POLICY_RESTARTED, message, EpochSeconds::from(now));
+    let record = continue_eviction_record(binding, POLICY_RESTARTED, message, EpochSeconds::from(now));
     EvictionRecord { restarts: record.restarts.saturating_add(1), ..record }
 }
 
 /// A record of now that continues the one before.
-fn record_of(binding: &Binding, reason: &str, message: String, now: EpochSeconds) -> EvictionRecord {
+fn continue_eviction_record(binding: &Binding, reason: &str, message: String, now: EpochSeconds) -> EvictionRecord {
     let before = binding.eviction.as_deref();
     let evictions = before.map(EvictionRecord::eviction_history).unwrap_or_default();
     EvictionRecord {

@@ -64,7 +64,7 @@ pub(crate) fn explain_eviction_wait(
     if !unproven.is_empty() {
         return Some(explain_possible_copies(binding, &unproven));
     }
-    let asked_at = find_asked_time(objects, jobs, binding)?;
+    let asked_at = find_copies_deletion_time(objects, jobs, binding)?;
     let eviction = binding.eviction.as_deref();
     let now = EpochSeconds::from(now);
     let is_next = |record: &EvictionRecord| is_withdrawal(record) || (waits_for_copies(record) && record.until <= now);
@@ -99,7 +99,7 @@ pub(crate) fn explain_eviction_wait(
 
 /// When the old copies of a binding were asked to go, in seconds since 1970; `None` where nobody asked them. In a lost
 /// cluster that is when it is back, not before.
-fn find_asked_time(objects: &Objects, jobs: &Jobs, binding: &Binding) -> Option<EpochSeconds> {
+fn find_copies_deletion_time(objects: &Objects, jobs: &Jobs, binding: &Binding) -> Option<EpochSeconds> {
     match &binding.eviction {
         Some(record) => {
             let later = [objects.losses.get_copies_gone_time(&binding.key), jobs.cleanups.get_drop_time(&binding.key)];
@@ -122,7 +122,8 @@ pub(crate) fn observe_old_copies(
     let WorkloadRef { group, kind, .. } = &*binding.workload;
     let is_volcano_job = WorkloadKind::from_group_and_kind(group, kind) == Some(WorkloadKind::VolcanoJob);
     jobs.cleanups.observe_hold(&binding.key, !binding.held_in.is_empty(), now);
-    let asked_at = find_asked_time(objects, jobs, binding).filter(|_| binding.clusters.is_empty() && is_volcano_job);
+    let asked_at =
+        find_copies_deletion_time(objects, jobs, binding).filter(|_| binding.clusters.is_empty() && is_volcano_job);
     let Some(asked_at) = asked_at else {
         jobs.cleanups.forget(&binding.key);
         return None;

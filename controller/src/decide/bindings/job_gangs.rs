@@ -101,7 +101,7 @@ pub(crate) struct JobGangSpec {
     pub(crate) ended: BTreeSet<String>,
 }
 
-/// How a job of a gang stands.
+/// In which state a job of a gang is.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum GangJobState {
     /// It would wait in its queue.
@@ -165,7 +165,7 @@ pub(crate) struct LineUpdate {
 
 /// Facts in.
 impl JobGangs {
-    /// Takes in how the job of a binding stands.
+    /// Takes in the state of the job of a binding.
     pub(crate) fn set_state(&mut self, key: &Key, gang: GangKey, workload: &Workload, state: GangJobState) {
         let needed = workload.group.as_ref().map_or(0, |group| group.needed);
         if self.of.get(key).is_some_and(|known| *known != gang) {
@@ -219,7 +219,7 @@ impl JobGangs {
     }
 
     /// They were released, and hold from now on.
-    pub(crate) fn take_unit(&mut self, leader: &JobId) -> Vec<Part> {
+    pub(crate) fn take_parts_of_leader(&mut self, leader: &JobId) -> Vec<Part> {
         let parts = self.units.remove(leader).unwrap_or_default();
         for part in &parts {
             let Some(gang) = self.of.get(&part.key) else { continue };
@@ -246,7 +246,7 @@ impl JobGangs {
 /// Answers.
 impl JobGangs {
     /// Those that are in line under this name.
-    pub(crate) fn unit(&self, leader: &JobId) -> &[Part] {
+    pub(crate) fn parts_of_leader(&self, leader: &JobId) -> &[Part] {
         self.units.get(leader).map_or(&[], Vec::as_slice)
     }
 
@@ -254,13 +254,13 @@ impl JobGangs {
     pub(crate) fn find_leader(&self, key: &Key) -> Option<&JobId> {
         let gang = self.gangs.get(self.of.get(key)?)?;
         let leader = gang.leader.as_ref()?;
-        self.unit(leader).iter().any(|part| part.key == *key).then_some(leader)
+        self.parts_of_leader(leader).iter().any(|part| part.key == *key).then_some(leader)
     }
 
     /// What to say of one that is in line with others.
-    pub(crate) fn describe_unit(&self, key: &Key) -> Option<String> {
+    pub(crate) fn describe_gang_of_job(&self, key: &Key) -> Option<String> {
         let (leader, of) = (self.find_leader(key)?, self.of.get(key)?);
-        let jobs = self.unit(leader).len();
+        let jobs = self.parts_of_leader(leader).len();
         Some(format!("it is one of {jobs} {of} that start together or not at all"))
     }
 
@@ -339,7 +339,7 @@ pub(crate) struct MissingJob {
 impl JobGangs {
     /// Who of a gang is in line now, by what jobs there should be; `None` while its HyperJob is not seen. `check_size`
     /// says why a queue takes no job that asks for so much.
-    pub(crate) fn arrange(
+    pub(crate) fn update_gang_queueing(
         &mut self,
         key: &GangKey,
         spec: Option<&JobGangSpec>,

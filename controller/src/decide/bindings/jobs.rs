@@ -128,7 +128,7 @@ impl Jobs {
         state: BindingState,
         ends: Option<EpochSeconds>,
     ) -> Option<(QueueName, Option<Resize>)> {
-        let gang = self.report_gang(objects, binding, &state);
+        let gang = self.update_gang_state(objects, binding, &state);
         let job = self.states.get_mut(&binding.key)?;
         let id = &job.id;
         let before = self.engine.charge_of(id.as_str());
@@ -275,7 +275,7 @@ impl Jobs {
 
     /// Why a pending binding waits.
     pub(crate) fn explain_pending(&self, key: &Key) -> Option<Reason> {
-        self.engine.explain_pending(self.find_line_id(key)?.as_str())
+        self.engine.explain_pending(self.find_queued_job_id(key)?.as_str())
     }
 
     /// What a binding that holds quota needs on top, and why that waits.
@@ -368,7 +368,7 @@ impl Jobs {
     /// Takes in that a release failed; true if the binding is to be assessed anew. The answer to a release that was
     /// overtaken says nothing about the one under way. A release that may have been stored keeps its charge until the
     /// watch shows what became of it: the same patch is sent again, which its precondition lets succeed once only.
-    pub(crate) fn follow_failed_release(
+    pub(crate) fn apply_failed_release(
         &mut self,
         binding: &Binding,
         version: &str,

@@ -202,7 +202,7 @@ fn compute_copy_increase(wanted: Wanted<'_>, record: &Admission, copies: u32) ->
 #[must_use]
 pub fn needs_more(gang: &Gang, elastic: bool, record: &Admission) -> bool {
     let of = |task: &Task| record.pods_of(&task.name);
-    let binds = gang.task_minimums_bind();
+    let binds = gang.enforces_task_minimums();
     if !record.sum_pod_requests(gang).fits_in(&record.charged) {
         return true;
     }

@@ -45,21 +45,21 @@ use crate::{
 
 impl Controller {
     /// Takes in the answer to a write, at this time.
-    pub fn follow_answer(&mut self, done: WriteOutcome<Tag>, now: Timestamp) {
+    pub fn apply_write_answer(&mut self, done: WriteOutcome<Tag>, now: Timestamp) {
         self.now = now;
         if let Err(failure) = &done.result {
             self.sent_writes.observe_failure(&done.tag, failure, now);
         }
         match done.tag {
-            Tag::Release(key, version) => self.follow_release_answer(&key, &version, done.result),
-            Tag::Evict(key) => self.follow_eviction_answer(&key, done.result),
-            Tag::PodGroup(key, group) => self.follow_pod_group_answer(&key, &group, done.result),
-            Tag::QueueNumbers(name) => self.follow_queue_numbers_answer(&name, done.result),
-            Tag::QueueState(name, version) => self.follow_queue_state_answer(&name, &version, done.result),
-            Tag::QueueAnnotation(name) => self.follow_queue_annotation_answer(&name, done.result),
+            Tag::Release(key, version) => self.apply_release_answer(&key, &version, done.result),
+            Tag::Evict(key) => self.apply_eviction_answer(&key, done.result),
+            Tag::PodGroup(key, group) => self.apply_pod_group_answer(&key, &group, done.result),
+            Tag::QueueNumbers(name) => self.apply_queue_numbers_answer(&name, done.result),
+            Tag::QueueState(name, version) => self.apply_queue_state_answer(&name, &version, done.result),
+            Tag::QueueAnnotation(name) => self.apply_queue_annotation_answer(&name, done.result),
             Tag::Command(queue, uid) => {
                 let failure = done.result.err().map(|error| classify_failure(&error, &queue, "delete a Command of"));
-                self.queues.lifecycle.follow_deletion_answer(&queue, &uid, failure.as_ref(), now);
+                self.queues.lifecycle.apply_deletion_answer(&queue, &uid, failure.as_ref(), now);
             }
             Tag::AnnotateJob(key) => match done.result {
                 Ok(object) => {
@@ -68,13 +68,13 @@ impl Controller {
                     }
                     self.commands.mark_annotation_written(&key, now);
                 }
-                Err(error) => self.follow_failed_command(&key, &error),
+                Err(error) => self.apply_failed_command(&key, &error),
             },
-            Tag::WaitingState(key) => self.follow_waiting_state_answer(&key, done.result),
+            Tag::WaitingState(key) => self.apply_waiting_state_answer(&key, done.result),
             Tag::JobCommand(key) => match done.result {
                 // The watch says that it is gone.
                 Ok(_) | Err(Failure::Gone(_)) => {}
-                Err(error) => self.follow_failed_command(&key, &error),
+                Err(error) => self.apply_failed_command(&key, &error),
             },
             Tag::DeleteJob(key) => {
                 if let Err(error) = done.result {
@@ -91,7 +91,7 @@ impl Controller {
                 if let Some(input) = written {
                     self.observe(input, now);
                 }
-                self.hyper_jobs.follow_answer(&key, target, failure.as_ref(), now);
+                self.hyper_jobs.apply_write_answer(&key, target, failure.as_ref(), now);
             }
             Tag::Data(target, is_deletion) => {
                 let failure = done.result.as_ref().err().cloned();
@@ -99,7 +99,7 @@ impl Controller {
                 if let Some(object) = done.result.ok().filter(|_| !is_deletion) {
                     self.store_data_answer(&target, object);
                 }
-                self.data_claims.follow_answer(&target, failure.as_ref(), now);
+                self.data_claims.apply_write_answer(&target, failure.as_ref(), now);
             }
             Tag::CronJob(key, target, is_deletion) => {
                 let failure = done.result.as_ref().err().cloned();
@@ -108,7 +108,7 @@ impl Controller {
                 if let Some(input) = written.and_then(|object| cron_jobs::convert_written_object(&target, object)) {
                     self.observe(input, now);
                 }
-                self.cron_jobs.follow_answer(&key, target, failure.as_ref(), now);
+                self.cron_jobs.apply_write_answer(&key, target, failure.as_ref(), now);
             }
             Tag::DefaultQueue => match done.result {
                 Ok(_) | Err(Failure::Exists(_)) => {}
@@ -129,13 +129,13 @@ impl Controller {
         }
     }
 
-    fn follow_failed_command(&mut self, job: &Key, error: &Failure) {
+    fn apply_failed_command(&mut self, job: &Key, error: &Failure) {
         let is_refused = matches!(error, Failure::Refused { .. });
         tracing::info!(%job, %error, is_refused, "a Command is not carried out yet");
         self.commands.postpone_after_failure(job, is_refused, self.now);
     }
 
-    fn follow_release_answer(&mut self, key: &Key, version: &str, result: Result<Value, Failure>) {
+    fn apply_release_answer(&mut self, key: &Key, version: &str, result: Result<Value, Failure>) {
         if !self.jobs.is_assumed_at(key, version) {
             return;
         }
@@ -153,12 +153,12 @@ impl Controller {
             }
         };
         let Some(binding) = self.objects.bindings.get(key) else { return };
-        if self.jobs.follow_failed_release(binding, version, outcome, self.now) {
+        if self.jobs.apply_failed_release(binding, version, outcome, self.now) {
             self.reassess_binding(key);
         }
     }
 
-    fn follow_eviction_answer(&mut self, key: &Key, result: Result<Value, Failure>) {
+    fn apply_eviction_answer(&mut self, key: &Key, result: Result<Value, Failure>) {
         let written = result.is_ok();
         self.jobs.end_eviction(key);
         match result {
@@ -182,7 +182,7 @@ impl Controller {
             let record = binding.filter(|_| written)?.eviction.as_deref()?;
             describe_eviction_event(record).map(|(kind, said)| (kind, record.reason.clone(), said))
         };
-        let evicted = self.preemption.follow_answer(key, written);
+        let evicted = self.preemption.apply_write_answer(key, written);
         let said = evicted.map(|(reason, said)| (EventType::Normal, reason, said)).or_else(requeue);
         let workload = binding.and_then(|binding| self.objects.workload_of(binding));
         let event = said
@@ -203,7 +203,7 @@ impl Controller {
         self.propagate_changes(gone.into_iter().collect());
     }
 
-    fn follow_pod_group_answer(&mut self, key: &Key, group: &Key, result: Result<Value, Failure>) {
+    fn apply_pod_group_answer(&mut self, key: &Key, group: &Key, result: Result<Value, Failure>) {
         let wait = match result {
             Ok(object) => {
                 match serde_json::from_value::<PodGroup>(object) {
@@ -234,10 +234,10 @@ impl Controller {
                 Some(60)
             }
         };
-        self.pod_groups.follow_answer(key, wait, self.now);
+        self.pod_groups.apply_write_answer(key, wait, self.now);
     }
 
-    fn follow_waiting_state_answer(&mut self, key: &Key, result: Result<Value, Failure>) {
+    fn apply_waiting_state_answer(&mut self, key: &Key, result: Result<Value, Failure>) {
         let wait = match result {
             Ok(object) => {
                 if let Some(job) = Workload::read(&object) {
@@ -255,13 +255,13 @@ impl Controller {
                 Some(1)
             }
         };
-        self.waiting_states.follow_answer(&self.objects, &self.jobs, key, wait, self.now);
+        self.waiting_states.apply_write_answer(&self.objects, &self.jobs, key, wait, self.now);
     }
 
-    fn follow_queue_numbers_answer(&mut self, name: &QueueName, result: Result<Value, Failure>) {
+    fn apply_queue_numbers_answer(&mut self, name: &QueueName, result: Result<Value, Failure>) {
         self.queues.lifecycle.observe_queue(name, false);
         let refused = matches!(result, Err(Failure::Refused { .. }));
-        self.queues.numbers.follow_answer(name, refused);
+        self.queues.numbers.apply_write_answer(name, refused);
         match result {
             Ok(object) => self.observe_written_queue(object),
             Err(Failure::Refused { message, .. }) => {
@@ -272,7 +272,7 @@ impl Controller {
         }
     }
 
-    fn follow_queue_state_answer(&mut self, name: &QueueName, version: &Arc<str>, result: Result<Value, Failure>) {
+    fn apply_queue_state_answer(&mut self, name: &QueueName, version: &Arc<str>, result: Result<Value, Failure>) {
         // Its numbers may have waited for this.
         self.jobs.changed = true;
         let failure = match result {
@@ -282,10 +282,10 @@ impl Controller {
             }
             Err(error) => Some(classify_failure(&error, name, "open or close")),
         };
-        self.queues.lifecycle.follow_state_answer(name, version, failure.as_ref(), self.now);
+        self.queues.lifecycle.apply_state_answer(name, version, failure.as_ref(), self.now);
     }
 
-    fn follow_queue_annotation_answer(&mut self, name: &QueueName, result: Result<Value, Failure>) {
+    fn apply_queue_annotation_answer(&mut self, name: &QueueName, result: Result<Value, Failure>) {
         let outcome = match result {
             Ok(object) => {
                 self.observe_written_queue(object);
@@ -298,7 +298,7 @@ impl Controller {
             }
             Err(_) => AnnotationOutcome::Failed,
         };
-        self.queues.annotations.follow_answer(name, &outcome, self.now);
+        self.queues.annotations.apply_write_answer(name, &outcome, self.now);
     }
 
     fn store_data_answer(&mut self, target: &DataTarget, object: Value) {

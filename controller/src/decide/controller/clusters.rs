@@ -54,7 +54,7 @@ impl Controller {
     fn update_presence(&mut self, name: &str, presence: Option<Presence>) {
         if self.objects.losses.set_cluster(name, presence) {
             self.member_loss.observe_clusters(self.now);
-            self.objects.losses.list_concerned(name).iter().for_each(|key| self.reassess_binding(key));
+            self.objects.losses.list_affected_bindings(name).iter().for_each(|key| self.reassess_binding(key));
         }
     }
 

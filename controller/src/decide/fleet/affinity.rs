@@ -33,7 +33,7 @@ pub(crate) fn build_binding_with_peers<'a>(
 }
 
 /// A binding as placement would see it if it were in no cluster, and admitted anew.
-pub(crate) fn build_binding_anew(
+pub(crate) fn build_unplaced_binding(
     objects: &Objects,
     capacity: &FleetCapacity,
     binding: &Binding,

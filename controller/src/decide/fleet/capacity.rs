@@ -70,7 +70,7 @@ impl PlacementQuestion<'_> {
     }
 }
 
-/// How much more room there may be.
+/// How much more capacity there may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FleetGrowth {
     /// Pods ended, or are not to come any more: so much, and nodes are what they were.
@@ -92,13 +92,13 @@ pub struct FleetCapacity {
     was_never_said: bool,
     /// What is free in all clusters together; `None` after anything changed.
     free: Option<Resources>,
-    /// There may be more room in these clusters, for pods ended there, than when this was last asked.
+    /// There may be more capacity in these clusters, for pods ended there, than when this was last asked.
     grew_in: BTreeSet<String>,
-    /// There may be more room, nobody knows where or of what.
+    /// There may be more capacity, nobody knows where or of what.
     grew: bool,
     /// The clusters, or what they have, may have changed since this was last asked.
     changed: bool,
-    /// Who waits or holds by what clusters' taints they stand, where they stand any.
+    /// Who waits or holds by the taints of clusters that they tolerate, where they tolerate any.
     tolerations: BTreeMap<Vec<Toleration>, BTreeSet<JobId>>,
     /// Clusters that took no jobs when the total was last worked out.
     closed: BTreeSet<String>,
@@ -228,7 +228,7 @@ impl FleetCapacity {
         }
     }
 
-    /// Who waits or holds stands these taints of clusters; or does not wait or hold any more.
+    /// Who waits or holds tolerates these taints of clusters; or does not wait or hold any more.
     pub fn set_tolerations(&mut self, id: &JobId, tolerations: Option<&[Toleration]>) {
         // Those by which Karmada lets everybody stay where a cluster went away bring nobody in.
         let own = |one: &&Toleration| one.key.is_empty() || !AWAY.contains(&one.key.as_str());
@@ -268,7 +268,7 @@ impl FleetCapacity {
         std::mem::take(&mut self.was_never_said)
     }
 
-    /// Where there may be more room than when this was last asked.
+    /// Where there may be more capacity than when this was last asked.
     pub fn take_capacity_growth(&mut self) -> Option<FleetGrowth> {
         let clusters = std::mem::take(&mut self.grew_in);
         if std::mem::take(&mut self.grew) {
@@ -342,7 +342,7 @@ impl FleetCapacity {
         let mut clusters = 0;
         let tolerated = |taint: &Taint| self.tolerations.keys().any(|tolerations| taint.tolerated_by(tolerations));
         let mut closed = BTreeSet::new();
-        for (name, cluster) in self.fleet.list_clusters_with_assumed_only() {
+        for (name, cluster) in self.fleet.list_known_and_assumed_clusters() {
             let open = cluster.is_some_and(|cluster| takes_jobs(cluster, tolerated));
             total.ready.add(&self.fleet.compute_capacity_for_queues(name, open));
             total.ready_clusters += usize::from(open);
@@ -424,12 +424,12 @@ impl FleetCapacity {
             let question = question.with_delay(delay);
             place_together(question, &self.fleet, clusters.into_iter().filter(open).collect()).ok()
         };
-        let found = self.fleet.find_with_upcoming(with_upcoming);
+        let found = self.fleet.find_with_upcoming_nodes(with_upcoming);
         *placements += more.get();
         if let Some(decisions) = found {
             return Ok(decisions);
         }
-        if let Some(detail) = self.find_never(question, ask) {
+        if let Some(detail) = self.find_final_refusal(question, ask) {
             return Err(Fit::No { never: true, detail: detail.to_string() });
         }
         let detail = match reserved.len() {

@@ -54,7 +54,7 @@ impl DataCatalogue {
             return;
         }
         for claim in claims.iter().filter_map(|key| index.find_claim(key)) {
-            if index.is_wanted(&claim.data, &claim.key.namespace) {
+            if index.has_claims_waiting_for(&claim.data, &claim.key.namespace) {
                 let line = self.lines.entry(Arc::clone(&claim.key.namespace)).or_default();
                 if !line.known.contains_key(&claim.data) {
                     line.known.insert(Arc::clone(&claim.data), 0);
@@ -84,7 +84,7 @@ impl DataCatalogue {
             let Some(line) = self.lines.get_mut(&namespace) else { continue };
             while let Some((_, data)) = line.due.first().filter(|(at, _)| *at <= now).cloned() {
                 line.due.pop_first();
-                if index.is_wanted(&data, &namespace) {
+                if index.has_claims_waiting_for(&data, &namespace) {
                     self.last = Some(Arc::clone(&namespace));
                     self.under_way = Some((namespace, Arc::clone(&data)));
                     return Some(data);
@@ -99,7 +99,7 @@ impl DataCatalogue {
     }
 
     /// Takes in the answer: the source that is to be made, if it names clusters.
-    pub(crate) fn follow_answer(
+    pub(crate) fn apply_catalogue_answer(
         &mut self,
         answer: Result<BTreeSet<String>, String>,
         now: Timestamp,

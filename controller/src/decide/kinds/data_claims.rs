@@ -107,7 +107,7 @@ impl DataClaims {
     }
 
     /// Takes in the answer to a write.
-    pub(crate) fn follow_answer(&mut self, target: &DataTarget, failure: Option<&Failure>, now: Timestamp) {
+    pub(crate) fn apply_write_answer(&mut self, target: &DataTarget, failure: Option<&Failure>, now: Timestamp) {
         let wait = match failure {
             Some(Failure::Refused { message, .. }) => {
                 tracing::warn!(?target, error = message, "failed to write what a claim or a source says");

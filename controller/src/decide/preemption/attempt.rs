@@ -85,14 +85,14 @@ impl Preemption {
     }
 
     /// Has a job looked at again once its old copies are gone, which was not evicted maybe.
-    pub(crate) fn follow_return(&mut self, key: &Key) {
+    pub(crate) fn remember_returning_job(&mut self, key: &Key) {
         if !self.recent.contains(key) {
             self.recent.insert(key.clone());
         }
     }
 
     /// Takes in the answer to an eviction: the event to record if it was written.
-    pub(crate) fn follow_answer(&mut self, key: &Key, written: bool) -> Option<(String, String)> {
+    pub(crate) fn apply_write_answer(&mut self, key: &Key, written: bool) -> Option<(String, String)> {
         let event = self.under_way.remove(key)?;
         if written {
             return Some(event);
@@ -153,7 +153,7 @@ impl Preemption {
     /// something changed since this was last asked.
     pub(crate) fn close_attempt(&mut self, jobs: &Jobs, changed: bool, now: Timestamp) {
         if changed {
-            self.schedule.note_change();
+            self.schedule.record_change();
         }
         let closed =
             self.schedule.close_attempt_if_over(|id| jobs.engine.is_pending(id.as_str()), EpochSeconds::from(now));

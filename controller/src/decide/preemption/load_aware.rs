@@ -42,7 +42,7 @@ use crate::{
         },
         deadlines::add_wait,
         fleet::{
-            affinity::build_binding_anew,
+            affinity::build_unplaced_binding,
             capacity::{Companion, FleetCapacity, PlacementQuestion, PodsByCluster},
         },
     },
@@ -102,7 +102,7 @@ impl LoadAware {
         }
         let moves = self.plan_round(objects, jobs, capacity, preemption, now);
         for cluster in moves.iter().flat_map(|one| one.from.iter().chain(&one.to)) {
-            self.history.begin_anew(cluster);
+            self.history.reset_hot_counts(cluster);
         }
         let known = capacity.list_cluster_names();
         moves.into_iter().filter_map(|one| write_move(objects, jobs, &known, one, now)).collect()
@@ -237,7 +237,7 @@ impl<'a> Places<'a> {
         let binding = self.objects.bindings.get(self.jobs.keys.get(id)?)?;
         let workload = self.objects.workload_of(binding)?;
         let gang = workload.gang.as_ref().ok()?;
-        let placement = build_binding_anew(self.objects, self.capacity, binding)?;
+        let placement = build_unplaced_binding(self.objects, self.capacity, binding)?;
         let own = placement.choice.as_deref().cloned().unwrap_or_default();
         let only: BTreeSet<String> = open.iter().filter(|cluster| own.allows(cluster)).cloned().collect();
         if only.is_empty() {

@@ -101,7 +101,7 @@ impl QueueAnnotations {
     }
 
     /// Takes in the answer to a write.
-    pub(crate) fn follow_answer(&mut self, name: &QueueName, outcome: &AnnotationOutcome, now: Timestamp) {
+    pub(crate) fn apply_write_answer(&mut self, name: &QueueName, outcome: &AnnotationOutcome, now: Timestamp) {
         let Some(write) = self.writes.get_mut(name) else { return };
         write.in_flight = false;
         let wait = match outcome {

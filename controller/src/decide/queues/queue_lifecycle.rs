@@ -157,7 +157,7 @@ impl QueueLifecycle {
     }
 
     /// Takes in the answer to a write of a state or a mark, for this version of the queue.
-    pub(crate) fn follow_state_answer(
+    pub(crate) fn apply_state_answer(
         &mut self,
         name: &QueueName,
         version: &Arc<str>,
@@ -185,7 +185,7 @@ impl QueueLifecycle {
     }
 
     /// Takes in the answer to the deletion of a Command. If it is gone the watch will say so.
-    pub(crate) fn follow_deletion_answer(
+    pub(crate) fn apply_deletion_answer(
         &mut self,
         name: &QueueName,
         uid: &str,

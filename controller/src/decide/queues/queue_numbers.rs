@@ -65,7 +65,7 @@ impl QueueNumbersWrites {
     }
 
     /// Takes in the answer to a write; `refused` says that the server will not have it.
-    pub(crate) fn follow_answer(&mut self, name: &QueueName, refused: bool) {
+    pub(crate) fn apply_write_answer(&mut self, name: &QueueName, refused: bool) {
         let write = self.writes.entry(name.clone()).or_default();
         write.in_flight = false;
         if !refused {

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`pod_groups`] | which PodGroups are written, and when |
 //! | [`pod_group_status`] | what a PodGroup says |
-//! | [`first_words`] | whose PodGroup is made next where writes are slow |
+//! | [`first_pod_groups`] | whose PodGroup is made next where writes are slow |
 //! | [`outdated_texts`] | which texts are written anew, those at the front of the line first |
 //! | [`status_difference`] | how much a text differs from the written one: in what it says, or in numbers alone |
 //! | [`refresh_budget`] | how many texts are written now |
@@ -16,7 +16,7 @@
 //! | [`admission_events`] | which events say that a job was admitted after a wait |
 
 pub(super) mod admission_events;
-mod first_words;
+mod first_pod_groups;
 mod outdated_texts;
 pub(crate) mod pod_group_status;
 pub(super) mod pod_groups;

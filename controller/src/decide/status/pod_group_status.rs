@@ -52,7 +52,7 @@ pub(crate) fn describe_details(
     state: &JobState,
     workload: &Workload,
 ) -> String {
-    let id = jobs.find_line_id(&binding.key).unwrap_or(&binding.id);
+    let id = jobs.find_queued_job_id(&binding.key).unwrap_or(&binding.id);
     let mut text = describe_reservation(jobs, id);
     let mut add = |detail: &str| {
         text += "; ";
@@ -62,7 +62,7 @@ pub(crate) fn describe_details(
     if jobs.find_impossible_increase(state).is_none() {
         jobs.describe_increase(state).iter().for_each(|rest| add(rest));
     }
-    jobs.gangs.describe_unit(&binding.key).iter().for_each(|unit| add(unit));
+    jobs.gangs.describe_gang_of_job(&binding.key).iter().for_each(|unit| add(unit));
     if jobs.engine.is_pending(id.as_str()) {
         preemption.describe_failure(id).into_iter().for_each(&mut add);
     }

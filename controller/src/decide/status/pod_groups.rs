@@ -3,7 +3,7 @@
 //! Writes are coalesced:
 //! - At once: when its job ends, and when it is made for a job whose user has to do something, or has more to read.
 //! - A second late: one made for a job that just waits, by when many have started. Where writes are slow these are made
-//!   in turn ([`FirstWords`]), fewer the slower writes are, one in a second at least. A host at its end is then not
+//!   in turn ([`FirstPodGroups`]), fewer the slower writes are, one in a second at least. A host at its end is then not
 //!   given a write of each of a thousand jobs that it makes wait the longer for it.
 //! - Three seconds after its job starts at the earliest, and up to thirty where writes are slow: one that ends by then
 //!   has one write, which says so. Where the job waited, its start is written as late, counted from its release.
@@ -31,7 +31,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{
-    first_words::FirstWords,
+    first_pod_groups::FirstPodGroups,
     outdated_texts::{OutdatedTexts, find_place},
     pod_group_status::{describe_details, describe_unknown_class, find_stage_and_reason},
     refresh_budget::RefreshBudget,
@@ -101,7 +101,7 @@ pub(crate) struct PodGroupWrites {
     refresh_due: Option<Timestamp>,
     pub(crate) budget: RefreshBudget,
     /// PodGroups that are made for jobs that just wait, where writes are slow.
-    first: FirstWords,
+    first: FirstPodGroups,
     in_flight: usize,
     /// How often one was compared with what it should be.
     #[cfg(test)]
@@ -158,7 +158,7 @@ impl PodGroupWrites {
         }
     }
 
-    /// Whether there is room for more writes.
+    /// Whether there is capacity for more writes.
     pub(crate) const fn may_write(&self) -> bool {
         self.in_flight < IN_FLIGHT
     }
@@ -390,7 +390,7 @@ impl PodGroupWrites {
         let (body, budget) = match there {
             // It may have ended before anybody could read more of it. What its user should know is told at once.
             None if details.is_empty()
-                && (StatusDifference::is_start(&status) || status.phase == "Running")
+                && (StatusDifference::is_awaiting_start(&status) || status.phase == "Running")
                 && starting > now =>
             {
                 return Some(Action::Later(starting, true));
@@ -431,7 +431,7 @@ impl PodGroupWrites {
 
     /// Takes in that the write of a binding's PodGroup was answered; after a failure it is not written again for `wait`
     /// seconds, and for longer after several.
-    pub(crate) fn follow_answer(&mut self, key: &Key, wait: Option<i64>, now: Timestamp) {
+    pub(crate) fn apply_write_answer(&mut self, key: &Key, wait: Option<i64>, now: Timestamp) {
         self.in_flight = self.in_flight.saturating_sub(1);
         let Some(write) = self.writes.get_mut(key) else { return };
         write.in_flight = false;

@@ -17,7 +17,7 @@ fn extract_clusters_text(message: &str) -> &str {
 }
 
 /// Whether somebody acts on how these two sentences of a job that waits differ.
-fn has_moved(there: &str, wanted: &str) -> bool {
+fn is_notable_difference(there: &str, wanted: &str) -> bool {
     let [was, is] = [there, wanted].map(Position::parse_position);
     let (Some(was), Some(is)) = (was, is) else { return true };
     let rest = |text: &str, position: Position| text.replacen(&position.to_string(), "", 1);
@@ -53,7 +53,7 @@ impl StatusDifference {
         } else if (&there.phase, &there.condition, &there.reason) != (&wanted.phase, &wanted.condition, &wanted.reason)
         {
             match (there.phase.as_str(), wanted.phase.as_str()) {
-                _ if Self::is_start(wanted) => Self::Starting,
+                _ if Self::is_awaiting_start(wanted) => Self::Starting,
                 ("Pending", "Pending") if there.condition == wanted.condition => Self::Waiting,
                 _ => Self::Word,
             }
@@ -61,7 +61,7 @@ impl StatusDifference {
             && extract_clusters_text(&there.message) != extract_clusters_text(&wanted.message)
         {
             Self::Word
-        } else if wanted.phase == "Pending" && has_moved(&there.message, &wanted.message) {
+        } else if wanted.phase == "Pending" && is_notable_difference(&there.message, &wanted.message) {
             Self::Moved
         } else {
             Self::Numbers
@@ -69,7 +69,7 @@ impl StatusDifference {
     }
 
     /// It was let go and does not run yet.
-    pub(super) fn is_start(wanted: &PodGroupStatus) -> bool {
+    pub(super) fn is_awaiting_start(wanted: &PodGroupStatus) -> bool {
         wanted.phase == "Inqueue" && ["Admitted", "Placed"].contains(&wanted.reason.as_str())
     }
 
@@ -125,8 +125,8 @@ mod tests {
             ((500, 900, 1), (500, 900, 2), true),
         ] {
             let [there, wanted] = [was, is].map(|(place, of, used)| text(place, of, used));
-            assert_eq!(has_moved(&there, &wanted), moved, "{there} {wanted}");
+            assert_eq!(is_notable_difference(&there, &wanted), moved, "{there} {wanted}");
         }
-        assert!(has_moved("no place", "another text"));
+        assert!(is_notable_difference("no place", "another text"));
     }
 }

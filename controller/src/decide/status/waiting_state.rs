@@ -146,7 +146,7 @@ impl WaitingStates {
     }
 
     /// Takes in that a write was answered; after a failure the binding is looked at again after `wait` seconds.
-    pub(crate) fn follow_answer(
+    pub(crate) fn apply_write_answer(
         &mut self,
         objects: &Objects,
         jobs: &Jobs,

@@ -158,7 +158,7 @@ fn a_node_that_came_is_no_longer_to_come() {
 fn a_group_that_is_as_large_as_it_may_be_and_one_that_was_taken_away_offer_nothing() {
     let mut fleet = fleet(1);
     assert_eq!(free(&mut fleet), (4, 4));
-    assert!(fleet.find_with_upcoming(|_, _| Some(())).is_none());
+    assert!(fleet.find_with_upcoming_nodes(|_, _| Some(())).is_none());
     fleet.set_cluster(cluster("m1", &pool(2, "5m")), Capacity::default());
     assert_eq!(free(&mut fleet), (4, 8));
     fleet.set_cluster(cluster("m1", "[]"), Capacity::default());
@@ -206,7 +206,7 @@ fn who_has_to_wait_for_nodes_goes_where_they_come_soonest() {
     add(&mut fleet, "m2", &pool(4, "2m"));
     add(&mut fleet, "m3", "[]");
     let with_room_for = |cores: i128| {
-        fleet.find_with_upcoming(|all, _| {
+        fleet.find_with_upcoming_nodes(|all, _| {
             let fits = |(_, capacity): &&(&Cluster, &Capacity)| cpu(&capacity.sum_free()) >= cores;
             all.iter().find(fits).map(|(cluster, _)| cluster.name.clone())
         })
@@ -215,7 +215,7 @@ fn who_has_to_wait_for_nodes_goes_where_they_come_soonest() {
     assert_eq!(with_room_for(17), None);
     fleet.set_cluster(cluster("m2", &pool(2, "2m")), Capacity::default());
     fleet.refresh_capacities();
-    let with_room_for_16 = fleet.find_with_upcoming(|all, _| {
+    let with_room_for_16 = fleet.find_with_upcoming_nodes(|all, _| {
         all.iter().find(|(_, capacity)| cpu(&capacity.sum_free()) >= 16).map(|(cluster, _)| cluster.name.clone())
     });
     assert_eq!(with_room_for_16.as_deref(), Some("m1"), "where they come later, if they must");
@@ -226,7 +226,7 @@ fn who_is_asked_is_told_how_long_the_nodes_take() {
     let mut fleet = fleet(4);
     add(&mut fleet, "m2", &pool(4, "2m"));
     let asked = |most: i64, cores: i128| {
-        fleet.find_with_upcoming(|all, delay| {
+        fleet.find_with_upcoming_nodes(|all, delay| {
             let free: i128 = all.iter().map(|(_, capacity)| cpu(&capacity.sum_free())).sum();
             (delay <= most && free >= cores).then_some(delay)
         })
@@ -241,7 +241,7 @@ fn what_is_free_once_others_are_gone_gets_no_nodes_that_come_later_than_asked() 
     add(&mut fleet, "m2", &pool(4, "2m"));
     let own = BTreeMap::from([("m1".to_owned(), fleet.clusters().next().unwrap().1.clone())]);
     let asked = |most: i64, cores: i128| {
-        fleet.find_with_upcoming_beside(&own, |all, delay| {
+        fleet.find_with_upcoming_nodes_and_capacities(&own, |all, delay| {
             let free: i128 = all.iter().map(|(_, capacity)| cpu(&capacity.sum_free())).sum();
             (delay <= most && free >= cores).then_some(delay)
         })
@@ -255,8 +255,9 @@ fn a_group_whose_nodes_take_long_delays_nobody_who_needs_none_of_them() {
     let slow = r#"{"name":"b","nodes":{"pool":"b"},"max":2,"resources":{"cpu":"4","pods":"100"},"delay":"1h"}"#;
     let mut fleet = Fleet::default();
     add(&mut fleet, "m1", &format!("[{slow},{}", &pool(3, "2m")[1..]));
-    let asked =
-        |cores: i128| fleet.find_with_upcoming(|all, delay| (cpu(&all[0].1.sum_free()) >= cores).then_some(delay));
+    let asked = |cores: i128| {
+        fleet.find_with_upcoming_nodes(|all, delay| (cpu(&all[0].1.sum_free()) >= cores).then_some(delay))
+    };
     assert_eq!((asked(12), asked(13), asked(20), asked(21)), (Some(120), Some(3_600), Some(3_600), None));
     assert_eq!(fleet.list_soonest_nodes().map(|(_, delay)| delay).collect::<Vec<_>>(), [120]);
 }
@@ -268,7 +269,7 @@ fn no_more_than_a_few_delays_are_tried_one_after_another() {
         add(&mut fleet, &format!("n{minutes}"), &pool(4, &format!("{minutes}m")));
     }
     let asked = std::cell::Cell::new(0);
-    let fits_with_all = fleet.find_with_upcoming(|all, _| {
+    let fits_with_all = fleet.find_with_upcoming_nodes(|all, _| {
         asked.set(asked.get() + 1);
         (all.iter().filter(|(_, capacity)| cpu(&capacity.sum_free()) >= 16).count() == 31).then_some(())
     });
@@ -312,7 +313,7 @@ fn a_node_that_may_come_is_in_the_domain_that_its_labels_put_it_in() {
         let with = |all: Vec<(&Cluster, &Capacity)>, _| {
             Some(all[0].1.shapes.iter().flat_map(|shape| &shape.domains).map(|(_, nodes)| nodes).sum())
         };
-        fleet.find_with_upcoming(with).unwrap()
+        fleet.find_with_upcoming_nodes(with).unwrap()
     };
     assert_eq!(in_domains(&fleet), 3);
     let by_name = rack("a", HyperNodeMember::Pattern(".*".into()));

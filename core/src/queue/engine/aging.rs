@@ -16,12 +16,12 @@ impl Engine {
     #[must_use]
     pub fn priority_gained(&self, id: &str) -> i32 {
         match self.jobs.get(id) {
-            Some(QueueingState::Pending { node, key, .. }) => self.aged_by(*node, key.created),
+            Some(QueueingState::Pending { node, key, .. }) => self.compute_aging_points(*node, key.created),
             _ => 0,
         }
     }
 
-    pub(crate) fn aged_by(&self, node: QueueIndex, created: SubmitTime) -> i32 {
+    pub(crate) fn compute_aging_points(&self, node: QueueIndex, created: SubmitTime) -> i32 {
         self.find_aging(node).map_or(0, |aging| aging.points_after(self.now.seconds_since(created.as_time())))
     }
 

@@ -30,7 +30,7 @@ impl Engine {
     /// More is free than before on some nodes, and nowhere else: the classes that could fit now are considered again.
     pub fn requeue_after_growth(&mut self, growth: &CapacityGrowth) {
         let (free, largest) = (self.list_asked_amounts(&growth.free), self.list_asked_amounts(&growth.largest));
-        for (node, shape) in self.refusals.take_grown(&free, &largest) {
+        for (node, shape) in self.refusals.take_shapes_that_could_fit(&free, &largest) {
             self.requeue_shape(node, shape);
         }
     }

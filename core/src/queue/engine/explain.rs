@@ -106,7 +106,7 @@ impl Engine {
             return Some(never);
         }
         let is_hopeless = matches!(self.pending[*node].inadmissible_cause(*shape_id), Some(Inadmissible::Never));
-        if let Some(detail) = self.refusals.find_never(shape.ask.fit).filter(|_| is_hopeless) {
+        if let Some(detail) = self.refusals.find_final_refusal(shape.ask.fit).filter(|_| is_hopeless) {
             return Some(Reason::NeverFits { detail: detail.to_owned() });
         }
         if let Some(why) = &self.paused {

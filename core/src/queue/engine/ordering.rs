@@ -88,9 +88,9 @@ impl Engine {
     }
 
     /// Time has passed: what was used longer ago counts less from now on.
-    pub(crate) fn age_usage(&mut self) {
+    pub(crate) fn decay_mean_usage(&mut self) {
         let Some(kept) = self.rules.decay_until(self.now) else { return };
-        self.queues.age_means(kept);
+        self.queues.decay_means(kept);
         self.rebuild_queue_order();
         self.reservations.mark_all_dirty();
     }
@@ -105,7 +105,7 @@ impl Engine {
         match self.rules.policy() {
             OrderPolicy::Fifo => JobKey { priority: Reverse(0), deadline: JobKey::NO_DEADLINE, created, id },
             OrderPolicy::Share | OrderPolicy::FairHistory | OrderPolicy::Strict => JobKey {
-                priority: Reverse(rank.priority.saturating_add(self.aged_by(node, created))),
+                priority: Reverse(rank.priority.saturating_add(self.compute_aging_points(node, created))),
                 deadline: rank.deadline.unwrap_or(JobKey::NO_DEADLINE),
                 created,
                 id,

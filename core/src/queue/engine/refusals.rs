@@ -114,7 +114,7 @@ impl CapacityRefusals {
     }
 
     /// Why a class fits nowhere even if everything were empty, if that is known.
-    pub(crate) fn find_never(&self, class: FitClass) -> Option<&str> {
+    pub(crate) fn find_final_refusal(&self, class: FitClass) -> Option<&str> {
         let mut known = self.list_of_class(class);
         known.find(|(_, refusal)| refusal.is_final()).map(|(_, refusal)| refusal.detail.as_str())
     }
@@ -136,7 +136,7 @@ impl CapacityRefusals {
     }
 
     /// Whether a class is known to fit if everything were empty.
-    pub(crate) fn is_possible(&self, class: FitClass) -> bool {
+    pub(crate) fn fits_when_empty(&self, class: FitClass) -> bool {
         self.could_fit.contains(&class)
     }
 }
@@ -192,7 +192,11 @@ impl CapacityRefusals {
 
     /// Forgets the refusals of classes that could fit where so much is free in all and on the node with the most; the
     /// shapes that waited for them.
-    pub(crate) fn take_grown(&mut self, free: &DimAmounts, largest: &DimAmounts) -> Vec<(QueueIndex, ShapeId)> {
+    pub(crate) fn take_shapes_that_could_fit(
+        &mut self,
+        free: &DimAmounts,
+        largest: &DimAmounts,
+    ) -> Vec<(QueueIndex, ShapeId)> {
         let could_fit = |_: &RefusedClass, refusal: &mut CapacityRefusal| {
             !refusal.is_final() && refusal.needs.could_fit(free, largest)
         };
@@ -200,7 +204,7 @@ impl CapacityRefusals {
     }
 
     /// A class would fit if everything were empty.
-    pub(crate) fn record_possible(&mut self, class: FitClass) {
+    pub(crate) fn record_fits_when_empty(&mut self, class: FitClass) {
         if self.could_fit.len() >= MOST_CLASSES {
             self.could_fit.clear();
         }

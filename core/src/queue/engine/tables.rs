@@ -24,7 +24,7 @@ impl Engine {
 
     /// Forgets the resources and namespaces that no queue, cluster or job has any more, if many new ones came.
     pub(crate) fn drop_unused_names(&mut self) {
-        if !self.queues.dims.have_doubled() {
+        if !self.queues.dims.needs_cleanup() {
             return;
         }
         let mut used: BTreeSet<Dim> = self.shapes.list_dims().collect();
@@ -65,7 +65,7 @@ impl Engine {
     fn change_charge(&mut self, node: QueueIndex, amounts: &[(Dim, i128)], times: i128) {
         self.queues.charge_path(node, amounts, times);
         self.queue_order.mark_touched(node, Touch::Share);
-        self.note_tenant_change(node);
+        self.update_after_tenant_change(node);
         self.reservations.note_usage_change(&self.queues[node].path);
     }
 }

@@ -41,7 +41,7 @@ impl Engine {
     }
 
     /// What tenants of a queue have changed: it may be another one's turn.
-    pub(crate) fn note_tenant_change(&mut self, node: QueueIndex) {
+    pub(crate) fn update_after_tenant_change(&mut self, node: QueueIndex) {
         let Some(order) = self.find_tenant_order(node) else { return };
         self.pending.schedule_search(node);
         for id in self.reservations.of_queue(node) {

@@ -34,22 +34,22 @@ impl Engine {
     }
 
     /// Whether a job fits nowhere even if everything were empty, and why not, is asked at most once for its class.
-    pub(crate) fn find_never(
+    pub(crate) fn find_final_refusal(
         &mut self,
         shape: ShapeId,
         id: &JobId,
         capacity: &mut impl ClusterCapacity,
     ) -> Option<String> {
         let class = self.shapes[shape].ask.fit;
-        if let Some(known) = self.refusals.find_never(class) {
+        if let Some(known) = self.refusals.find_final_refusal(class) {
             return Some(known.to_owned());
         }
-        if self.refusals.is_possible(class) {
+        if self.refusals.fits_when_empty(class) {
             return None;
         }
         let never = capacity.explain_never_fits(&id.job(), &self.shapes[shape].ask);
         if never.is_none() {
-            self.refusals.record_possible(class);
+            self.refusals.record_fits_when_empty(class);
         }
         never
     }
@@ -63,7 +63,7 @@ impl Engine {
         if waits.is_none_or(|cause| matches!(cause, Inadmissible::Capacity | Inadmissible::Never)) {
             return;
         }
-        if let Some(detail) = self.find_never(shape, id, capacity) {
+        if let Some(detail) = self.find_final_refusal(shape, id, capacity) {
             self.withdraw_unsatisfiable(node, shape, detail);
         }
     }
@@ -71,7 +71,7 @@ impl Engine {
     /// A whole fifo queue waits behind its head: not behind those that fit nowhere.
     pub(crate) fn withdraw_unsatisfiable_heads(&mut self, node: QueueIndex, capacity: &mut impl ClusterCapacity) {
         while let Some((id, shape)) = self.find_waiting_head(node)
-            && let Some(detail) = self.find_never(shape, &id, capacity)
+            && let Some(detail) = self.find_final_refusal(shape, &id, capacity)
         {
             self.withdraw_unsatisfiable(node, shape, detail);
         }
@@ -88,7 +88,7 @@ impl Engine {
     /// A shape that waits for something else turns out to fit nowhere.
     pub(crate) fn withdraw_unsatisfiable(&mut self, node: QueueIndex, shape: ShapeId, detail: String) {
         let class = self.shapes[shape].ask.fit;
-        if self.refusals.find_never(class).is_none() {
+        if self.refusals.find_final_refusal(class).is_none() {
             for (node, shape) in self.refusals.take_class(class) {
                 self.requeue_shape(node, shape);
             }
@@ -104,8 +104,11 @@ impl Engine {
     /// Records whether an inadmissible shape can never fit.
     pub(crate) fn update_unsatisfiable(&mut self, node: QueueIndex, shape: ShapeId, cause: Inadmissible) {
         let slot = &self.queues[node];
-        let resized =
-            || self.pending[node].first_of(shape).is_some_and(|key| self.exceeds_with_held(node, shape, &key.id));
+        let resized = || {
+            self.pending[node]
+                .first_of(shape)
+                .is_some_and(|key| self.exceeds_quota_with_resized_job(node, shape, &key.id))
+        };
         let unsatisfiable =
             cause == Inadmissible::Never || admission::exceeds_reachable_quota(slot, &self.shapes[shape]) || resized();
         self.pending.set_unsatisfiable(node, shape, unsatisfiable);
@@ -127,7 +130,7 @@ impl Engine {
     }
 
     /// Whether what a job holds already is what makes it too much.
-    fn exceeds_with_held(&self, node: QueueIndex, shape: ShapeId, id: &JobId) -> bool {
+    fn exceeds_quota_with_resized_job(&self, node: QueueIndex, shape: ShapeId, id: &JobId) -> bool {
         let holds = |at, dim| self.held_by_resized_job(id.as_str(), at, dim);
         let grows = self.jobs.find_resized_job(id.as_str()).is_some();
         grows && self.queues.explain_unsatisfiable(node, &self.shapes[shape], holds).is_some()

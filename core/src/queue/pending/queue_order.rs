@@ -173,7 +173,7 @@ impl QueueOrder {
         self.entries.first()?.best
     }
 
-    /// Plays the matches of one child again; true if the queue above may stand differently after that.
+    /// Compares one child with its siblings again; true if the queue above may have another place after that.
     fn replay_matches(&mut self, parent: QueueIndex, place: usize, child: QueueIndex) -> bool {
         let mut i = self.entries[parent.index()].winners.len() / 2 + place;
         let contender = self.enter_if_pending(child);

@@ -115,7 +115,7 @@ impl AttemptSchedule {
     }
 
     /// Something changed that may let an attempt succeed.
-    pub const fn note_change(&mut self) {
+    pub const fn record_change(&mut self) {
         self.changes += 1;
         self.has_cause = true;
     }
@@ -316,15 +316,15 @@ mod tests {
     fn a_round_needs_a_cause_and_a_pause_and_no_open_attempt() {
         let mut schedule = AttemptSchedule::default();
         assert!(!schedule.begin_round(true, EpochSeconds::new(100)), "nothing changed");
-        schedule.note_change();
+        schedule.record_change();
         assert!(!schedule.begin_round(false, EpochSeconds::new(100)), "something can be released");
         assert!(schedule.begin_round(true, EpochSeconds::new(100)));
-        schedule.note_change();
+        schedule.record_change();
         assert!(!schedule.begin_round(true, EpochSeconds::new(100)));
         assert_eq!(schedule.due(), Some(EpochSeconds::new(101)));
         assert!(schedule.begin_round(true, EpochSeconds::new(101)));
         assert!(schedule.record_outcome(&"a".into(), Ok(plan(EpochSeconds::new(400))), EpochSeconds::new(101)).is_ok());
-        schedule.note_change();
+        schedule.record_change();
         assert!(!schedule.begin_round(true, EpochSeconds::new(200)));
         assert_eq!((schedule.due(), schedule.preemptor()), (Some(EpochSeconds::new(400)), Some(&"a".into())));
     }
@@ -357,12 +357,12 @@ mod tests {
             schedule.record_outcome(&"b".into(), Err(refusal(AttemptRefusal::Nobody)), EpochSeconds::new(100)).is_err()
         );
         assert_eq!(ids(schedule.select_preemptors(all(), EpochSeconds::new(120))), ["a"], "nothing changed");
-        schedule.note_change();
+        schedule.record_change();
         assert_eq!(ids(schedule.select_preemptors(all(), EpochSeconds::new(104))), ["a"], "too soon");
         assert_eq!(ids(schedule.select_preemptors(all(), EpochSeconds::new(105))), ["b", "a"]);
         let backoff = AttemptRefusal::Backoff { failed: 1, until: EpochSeconds::new(130) };
         assert!(schedule.record_outcome(&"b".into(), Err(refusal(backoff)), EpochSeconds::new(105)).is_err());
-        schedule.note_change();
+        schedule.record_change();
         assert_eq!(ids(schedule.select_preemptors(all(), EpochSeconds::new(129))), ["a"]);
         assert_eq!(ids(schedule.select_preemptors(all(), EpochSeconds::new(130))), ["b", "a"]);
     }

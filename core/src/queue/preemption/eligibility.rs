@@ -99,9 +99,9 @@ impl<'a> Eligibility<'a> {
     pub(crate) fn amount_of(&self, job: usize, part: JobPart, steps: u32) -> DimAmounts {
         let parts = &self.parts[job];
         match part {
-            JobPart::Surplus => parts.first_steps(steps),
+            JobPart::Surplus => parts.sum_first_surplus_steps(steps),
             JobPart::Whole => {
-                let mut whole = parts.first_steps(parts.surplus_steps());
+                let mut whole = parts.sum_first_surplus_steps(parts.surplus_steps());
                 whole.add(&parts.minimum);
                 whole
             }
@@ -126,7 +126,7 @@ impl<'a> Eligibility<'a> {
     }
 
     /// The right by which this part of a job may be taken; of surplus, how many steps.
-    pub(crate) fn find_right(&self, job: usize, part: JobPart) -> Result<(EvictionRight, u32), Exemption> {
+    pub(crate) fn find_eviction_right(&self, job: usize, part: JobPart) -> Result<(EvictionRight, u32), Exemption> {
         self.check_protected(&self.input.running[job])?;
         let helps = |steps| self.holds_any(job, part, steps, &self.lacks);
         if !helps(u32::MAX) {
@@ -176,7 +176,7 @@ impl<'a> Eligibility<'a> {
             return Err(Exemption::OverElsewhere);
         }
         self.check_reclaimable(candidate, meeting)?;
-        if part == JobPart::Whole && self.turn_until(job).is_some_and(|until| until > self.input.now) {
+        if part == JobPart::Whole && self.turn_ends_at(job).is_some_and(|until| until > self.input.now) {
             return Err(Exemption::Turn);
         }
         if candidate.preemptable.is_none() && !self.input.policy.unset.reclaim {
@@ -186,7 +186,7 @@ impl<'a> Eligibility<'a> {
     }
 
     /// Until when a job has its turn; `None` if it has none.
-    pub(crate) fn turn_until(&self, job: usize) -> Option<EpochSeconds> {
+    pub(crate) fn turn_ends_at(&self, job: usize) -> Option<EpochSeconds> {
         let candidate = &self.input.running[job];
         let (whole, meeting) = (self.amount_of(job, JobPart::Whole, 0), self.find_common_queue(candidate));
         let started = candidate.started?;

@@ -37,7 +37,7 @@ pub struct PlacedTask {
     pub request: Resources,
     /// Of its pods; lower ones go first.
     pub priority: i32,
-    /// Pods that the task needs, where that counts ([`crate::gang::Gang::task_minimums_bind`]), else 0.
+    /// Pods that the task needs, where that counts ([`crate::gang::Gang::enforces_task_minimums`]), else 0.
     pub min: u32,
     /// It has partitions: all of its pods stay.
     pub fixed: bool,
@@ -88,7 +88,7 @@ impl Surplus {
     }
 
     /// What one pod frees, and how many such pods there are, in the order in which they go.
-    pub(crate) fn pod_runs(&self, gang: &ElasticGang) -> Vec<(Resources, u32)> {
+    pub(crate) fn list_removal_steps(&self, gang: &ElasticGang) -> Vec<(Resources, u32)> {
         self.runs.iter().map(|run| (gang.tasks[run.task].request.clone(), run.pods)).collect()
     }
 

@@ -90,9 +90,10 @@ impl<'a> VictimOrder<'a> {
         };
         let mut found: BTreeMap<(JobPart, EvictionRight), Vec<EvictionCandidate>> = BTreeMap::new();
         for job in 0..jobs {
-            let whole = eligibility.find_right(job, JobPart::Whole);
+            let whole = eligibility.find_eviction_right(job, JobPart::Whole);
             let elastic = !eligibility.parts[job].surplus.is_empty();
-            let surplus = if elastic { eligibility.find_right(job, JobPart::Surplus) } else { Err(Exemption::NoHelp) };
+            let surplus =
+                if elastic { eligibility.find_eviction_right(job, JobPart::Surplus) } else { Err(Exemption::NoHelp) };
             for (part, right) in [(JobPart::Surplus, surplus), (JobPart::Whole, whole)] {
                 if let Ok((right, steps)) = right {
                     found.entry((part, right)).or_default().push(EvictionCandidate { job, part, right, steps });
@@ -106,7 +107,7 @@ impl<'a> VictimOrder<'a> {
             steps.sort_by_cached_key(|step| line.victim_rank(*step));
             let stage = match right {
                 EvictionRight::Preempt => EvictionStage::Preempt(steps.into()),
-                EvictionRight::Reclaim => EvictionStage::Reclaim(line.group_borrowers(steps)),
+                EvictionRight::Reclaim => EvictionStage::Reclaim(line.group_candidates_by_queue(steps)),
             };
             line.stages.push_back(stage);
         }
@@ -130,7 +131,7 @@ impl<'a> VictimOrder<'a> {
         }
     }
 
-    fn group_borrowers(&self, steps: Vec<EvictionCandidate>) -> Borrowers {
+    fn group_candidates_by_queue(&self, steps: Vec<EvictionCandidate>) -> Borrowers {
         let mut borrowers = Borrowers::default();
         for step in steps {
             let candidate = &self.eligibility.input.running[step.job];
@@ -199,7 +200,7 @@ impl<'a> VictimOrder<'a> {
     }
 
     fn record_taken(&mut self, EvictionCandidate { job, part, steps, .. }: EvictionCandidate) {
-        let before = self.eligibility.parts[job].first_steps(self.shrunk[job]);
+        let before = self.eligibility.parts[job].sum_first_surplus_steps(self.shrunk[job]);
         let amount = self.eligibility.amount_of(job, part, steps).zip(&before, |after, before| after - before);
         let path = self.eligibility.accounts.path_of(&self.eligibility.input.running[job].queue);
         path.iter().for_each(|spot| self.taken[*spot].add_all(&amount));

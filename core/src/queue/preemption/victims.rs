@@ -29,8 +29,9 @@ pub(crate) fn choose_victims(
         .iter()
         .map(|candidate| candidate.elastic.as_ref().map(Surplus::from_gang).unwrap_or_default())
         .collect();
-    let runs =
-        |candidate: &RunningJob, surplus: &Surplus| candidate.elastic.as_ref().map(|gang| surplus.pod_runs(gang));
+    let runs = |candidate: &RunningJob, surplus: &Surplus| {
+        candidate.elastic.as_ref().map(|gang| surplus.list_removal_steps(gang))
+    };
     let parts = input
         .running
         .iter()
@@ -65,7 +66,7 @@ pub(crate) fn choose_victims(
         if all.is_empty() { AttemptRefusal::Nobody } else { AttemptRefusal::TooLittle { jobs: all.len(), frees } };
     let exempt = std::mem::take(&mut search.line.exempt);
     let (bounds, now) = (&input.policy.bounds, input.now);
-    let turns = (0..input.running.len()).filter_map(|job| eligibility.turn_until(job)).filter(|until| *until > now);
+    let turns = (0..input.running.len()).filter_map(|job| eligibility.turn_ends_at(job)).filter(|until| *until > now);
     let free_at =
         input.running.iter().filter_map(|candidate| bounds.protection_ends_at(candidate, now)).chain(turns).min();
     Err(Box::new(NoEvictions {

@@ -220,7 +220,7 @@ impl ChargeParts {
     }
 
     /// What the first `steps` steps of surplus are.
-    pub(crate) fn first_steps(&self, mut steps: u32) -> DimAmounts {
+    pub(crate) fn sum_first_surplus_steps(&self, mut steps: u32) -> DimAmounts {
         let mut first = DimAmounts::default();
         for (step, there) in &self.surplus {
             let here = steps.min(*there);

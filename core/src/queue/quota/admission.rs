@@ -203,13 +203,13 @@ impl JobShape {
 
 /// What is free of `dim` at this queue alone; `None` without a ceiling.
 pub(crate) fn free_quota(slot: &Slot, dim: Dim) -> Option<i128> {
-    let used = if dim.is_count() { &slot.running } else { &slot.used };
+    let used = if dim.counts_jobs() { &slot.running } else { &slot.used };
     Some(find_ceiling(slot, dim)? - used.get(dim))
 }
 
 /// The most of `dim` that this queue alone may have.
 pub(crate) fn find_ceiling(slot: &Slot, dim: Dim) -> Option<i128> {
-    if dim.is_count() {
+    if dim.counts_jobs() {
         return slot.spec.as_ref()?.running.get(dim);
     }
     [slot.capability.get(dim), slot.left.get(dim)].into_iter().flatten().min()

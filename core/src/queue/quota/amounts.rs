@@ -35,17 +35,17 @@ impl Dim {
 
     /// Whether it is of one card model ([`crate::card_model`]).
     pub(crate) fn is_card(self) -> bool {
-        !self.is_count() && self.0 & Self::CARD != 0
+        !self.counts_jobs() && self.0 & Self::CARD != 0
     }
 
     /// Whether it counts jobs, and is no resource: those are not summed up with resources.
-    pub(crate) fn is_count(self) -> bool {
+    pub(crate) fn counts_jobs(self) -> bool {
         self >= Self::JOBS
     }
 
     /// Whether it counts the jobs of a user.
     pub(crate) fn is_of_user(self) -> bool {
-        self.is_count() && self.0 & Self::USER != 0
+        self.counts_jobs() && self.0 & Self::USER != 0
     }
 
     pub(crate) const fn index(self) -> usize {
@@ -93,7 +93,7 @@ impl<N: Clone + Ord> Names<N> {
         free.split_off(&end);
     }
 
-    fn have_doubled(&self) -> bool {
+    fn needs_cleanup(&self) -> bool {
         self.places.len() > self.kept * 2 + Self::MOST_NEW
     }
 }
@@ -147,8 +147,8 @@ impl Dims {
     }
 
     /// Whether so many names came that it is time to look for those that nobody has any more.
-    pub(crate) fn have_doubled(&self) -> bool {
-        self.names.have_doubled() || self.tenants.have_doubled()
+    pub(crate) fn needs_cleanup(&self) -> bool {
+        self.names.needs_cleanup() || self.tenants.needs_cleanup()
     }
 
     /// Forgets all others: from now on what comes is new.
@@ -363,7 +363,7 @@ mod tests {
         let numbers = all.each_ref().map(|tenant| dims.intern_tenant(tenant));
         assert_eq!(numbers.map(|dim| dims.tenant(dim).cloned()), all.map(Some));
         assert_eq!(numbers.map(Dim::is_of_user), [false, true, true]);
-        assert!(numbers.into_iter().all(|dim| dim.is_count() && !dim.is_card() && dim != Dim::JOBS));
+        assert!(numbers.into_iter().all(|dim| dim.counts_jobs() && !dim.is_card() && dim != Dim::JOBS));
         assert!(dims.tenant(Dim::JOBS).is_none() && !Dim::JOBS.is_of_user());
     }
 

@@ -198,7 +198,7 @@ pub(crate) fn find_faults(slots: &[Slot], dims: &Dims, node: QueueIndex) -> Vec<
     if let Some(spec) = &slot.spec {
         faults.extend(find_own_faults(spec));
         faults.extend(find_capability_above_ancestor(slots, slot, spec));
-        faults.extend(find_children_above(slots, slot, spec));
+        faults.extend(find_child_sums_above_own(slots, slot, spec));
     }
     faults.extend(slot.asked.never.iter().filter_map(|(dim, value)| {
         let limit = slots[slot.parent?.index()].asked.most_of(*dim)?;
@@ -263,7 +263,7 @@ fn find_capability_above_ancestor(slots: &[Slot], slot: &Slot, spec: &QueueSpec)
 }
 
 /// Only where this queue names an amount: one that it does not name follows from theirs.
-fn find_children_above(slots: &[Slot], slot: &Slot, spec: &QueueSpec) -> Vec<QueueFault> {
+fn find_child_sums_above_own(slots: &[Slot], slot: &Slot, spec: &QueueSpec) -> Vec<QueueFault> {
     let children = || slot.children.iter().filter_map(|child| slots[child.index()].spec.as_ref());
     let sum = |of: &dyn Fn(&QueueSpec) -> Quantity| {
         children().map(|child| of(child).max(Quantity::ZERO)).fold(Quantity::ZERO, Quantity::saturating_add)

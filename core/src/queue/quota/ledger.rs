@@ -73,11 +73,11 @@ pub fn compute_charge(facts: &ChargeFacts<'_>) -> Charge {
         Some(admission) if facts.clusters.is_empty() => {
             of(AdmissionStage::Admitted, bounded(admission.charged.clone()))
         }
-        _ if facts.ended && !lacks_copies(facts) => of(AdmissionStage::Finished, Resources::new()),
+        _ if facts.ended && !may_get_more_copies(facts) => of(AdmissionStage::Finished, Resources::new()),
         None if facts.clusters.is_empty() => of(AdmissionStage::Waiting, Resources::new()),
         None => of(AdmissionStage::Foreign, subtract_finished(facts, bounded(sum_placed_amount(facts)))),
         Some(admission) => {
-            let beyond = amount_beyond(facts, admission);
+            let beyond = sum_placed_beyond_record(facts, admission);
             let mut most = admission.charged.clone();
             most.add(&beyond);
             let amount = subtract_finished(facts, bounded(most));
@@ -87,12 +87,12 @@ pub fn compute_charge(facts: &ChargeFacts<'_>) -> Charge {
 }
 
 /// Whether the scheduler may place more copies at any time, although all those that are there have ended.
-fn lacks_copies(facts: &ChargeFacts<'_>) -> bool {
+fn may_get_more_copies(facts: &ChargeFacts<'_>) -> bool {
     facts.admission.is_some_and(|admission| u64::from(admission.copies) > facts.clusters.len() as u64)
 }
 
 /// What pods ask for that are in clusters beyond the record.
-fn amount_beyond(facts: &ChargeFacts<'_>, admission: &Admission) -> Resources {
+fn sum_placed_beyond_record(facts: &ChargeFacts<'_>, admission: &Admission) -> Resources {
     let mut beyond = Resources::new();
     for task in facts.gang.iter().flat_map(|gang| &gang.tasks) {
         let granted = u64::from(admission.pods_of(&task.name)).saturating_mul(u64::from(admission.copies.max(1)));
@@ -103,8 +103,9 @@ fn amount_beyond(facts: &ChargeFacts<'_>, admission: &Admission) -> Resources {
 
 /// Pods of a task in all clusters.
 fn count_placed(facts: &ChargeFacts<'_>, name: &TaskName) -> u64 {
-    let of_gang =
-        |gang| facts.clusters.iter().flat_map(move |(cluster, replicas)| pods_in(facts, gang, cluster, *replicas));
+    let of_gang = |gang| {
+        facts.clusters.iter().flat_map(move |(cluster, replicas)| list_pods_in_cluster(facts, gang, cluster, *replicas))
+    };
     let placed = facts.gang.into_iter().flat_map(of_gang).filter(|(task, _)| task.name == *name);
     placed.fold(0, |sum, (_, pods)| sum.saturating_add(u64::from(pods)))
 }
@@ -117,7 +118,7 @@ fn sum_placed_amount(facts: &ChargeFacts<'_>) -> Resources {
         return facts.replica_request.map(|request| request.times(replicas)).unwrap_or_default();
     };
     for (cluster, replicas) in facts.clusters {
-        for (task, pods) in pods_in(facts, gang, cluster, *replicas) {
+        for (task, pods) in list_pods_in_cluster(facts, gang, cluster, *replicas) {
             sum.add(&task.charge().times(u64::from(pods)));
         }
     }
@@ -126,7 +127,7 @@ fn sum_placed_amount(facts: &ChargeFacts<'_>) -> Resources {
 
 /// Pods of each task in one cluster: as planned; without a plan, one task's pods are the replicas and several tasks are
 /// there whole (Karmada divides nothing that it does not understand).
-fn pods_in<'a>(
+fn list_pods_in_cluster<'a>(
     facts: &'a ChargeFacts<'_>,
     gang: &'a Gang,
     cluster: &ClusterName,

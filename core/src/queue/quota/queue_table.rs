@@ -283,7 +283,7 @@ impl QueueTable {
     }
 
     /// Brings up to date what queues that exist used lately.
-    pub(crate) fn age_means(&mut self, kept: KeptFraction) {
+    pub(crate) fn decay_means(&mut self, kept: KeptFraction) {
         for slot in self.slots.iter_mut().filter(|slot| slot.spec.is_some()) {
             slot.mean_used = slot.mean_used.zip(&slot.used, |mean, used| kept.age_mean(mean, used));
         }

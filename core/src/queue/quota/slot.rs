@@ -170,7 +170,7 @@ type SparseRef<'a> = &'a [(Dim, i128)];
 
 /// A charge has its resources first, then what it counts as.
 pub(crate) fn split_counts(amounts: &[(Dim, i128)]) -> (SparseRef<'_>, SparseRef<'_>) {
-    amounts.split_at(amounts.partition_point(|(dim, _)| !dim.is_count()))
+    amounts.split_at(amounts.partition_point(|(dim, _)| !dim.counts_jobs()))
 }
 
 /// The queues above one when that was last known, nearest first and without the root. What it was charged with stays

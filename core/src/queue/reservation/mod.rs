@@ -80,7 +80,7 @@ impl Inadmissible {
     /// every job needs one, so nobody is passed by for its size.
     pub(crate) fn reservation_cause(self) -> Option<ReservationCause> {
         match self {
-            Self::Quota(_, dim, _) if dim.is_count() => None,
+            Self::Quota(_, dim, _) if dim.counts_jobs() => None,
             Self::Quota(at, dim, _) => Some(ReservationCause::Quota(at, dim)),
             Self::Capacity => Some(ReservationCause::Capacity(0)),
             Self::Reserved(..) | Self::BehindReservation(_) | Self::Never => None,

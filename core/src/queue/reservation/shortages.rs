@@ -14,7 +14,7 @@ use crate::{
 /// The jobs that would get one.
 impl Reservations {
     /// A shortage blocks a shape; these jobs of it may be the next to get a reservation.
-    pub(crate) fn add_blocked(
+    pub(crate) fn set_blocked_shape(
         &mut self,
         id: ReservationId,
         shape: ShapeId,

@@ -178,7 +178,7 @@ fn the_preemptor_gets_its_reservation_on_the_next_model_once_one_is_known_to_fit
         fn explain_never_fits(&mut self, _: &JobId, ask: &Ask) -> Option<String> {
             (ask.card()?.as_str() != "x.io/gpu:H").then(|| "no node is so large".to_owned())
         }
-        fn keep(&mut self, _: &JobId, _: &Ask, _: &[crate::gang::ClusterName]) -> Option<ReservedClusters> {
+        fn reserve_clusters(&mut self, _: &JobId, _: &Ask, _: &[crate::gang::ClusterName]) -> Option<ReservedClusters> {
             None
         }
     }

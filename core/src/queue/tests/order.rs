@@ -145,7 +145,12 @@ impl crate::queue::ClusterCapacity for Patience {
         None
     }
 
-    fn keep(&mut self, _: &JobId, _: &Ask, _: &[crate::gang::ClusterName]) -> Option<crate::queue::ReservedClusters> {
+    fn reserve_clusters(
+        &mut self,
+        _: &JobId,
+        _: &Ask,
+        _: &[crate::gang::ClusterName],
+    ) -> Option<crate::queue::ReservedClusters> {
         None
     }
 

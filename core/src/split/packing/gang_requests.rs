@@ -85,7 +85,7 @@ impl<'a> GangRequests<'a> {
         self.by_name || !self.labels.iter().all(|label| capacity.carries_label(label))
     }
 
-    /// Whether some task asks more of its nodes than room.
+    /// Whether some task asks more of its nodes than capacity.
     pub(in crate::split) fn selects_nodes(&self) -> bool {
         let any = |task: &crate::gang::Task| {
             !(task.node.selector.is_empty() && task.node.affinity.is_empty()) || task.node.most_per_node.is_some()
@@ -166,7 +166,7 @@ impl<'a> GangRequests<'a> {
         admits.extend(self.gang.tasks.iter().map(|task| may(&task.node)));
     }
 
-    /// Indices of tasks, those that are hardest to place in these rooms first.
+    /// Indices of tasks, those that are hardest to place on these free nodes first.
     pub(crate) fn order_tasks(&self, free_by_cluster: &[&FreeNodes], order: TaskOrder) -> Vec<usize> {
         let mut tasks: Vec<usize> = (0..self.count_tasks()).collect();
         match order {

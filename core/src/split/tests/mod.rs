@@ -20,7 +20,7 @@ use crate::{
 };
 /// The capacity with these pods on it.
 pub(crate) fn without(capacity: &Capacity, gang: &Gang, pods: &[u32]) -> Capacity {
-    take_assumed(capacity.clone(), gang, pods, &PinnedDomains::default())
+    subtract_assumed_pods(capacity.clone(), gang, pods, &PinnedDomains::default())
 }
 
 fn request(cpu: i64, gpu: i64) -> Resources {

@@ -136,7 +136,7 @@ impl Case {
             clusters: used.len(),
             data: used.iter().map(|one| self.data[*one]).sum(),
             cost: used.iter().map(|one| self.costs[*one]).sum(),
-            disliked: Dislike::default(),
+            unmet_preferences: UnmetPreferences::default(),
             fragments: self.fragments(nodes),
             opened: used.len(),
         }
@@ -145,7 +145,7 @@ impl Case {
     /// The most pods that fit these nodes with every minimum, if they do.
     fn most(&self, nodes: &[(i64, i64, u8)]) -> Option<u64> {
         let gang = &self.gang;
-        let binds = gang.task_minimums_bind();
+        let binds = gang.enforces_task_minimums();
         let mut sizes: Vec<Vec<u32>> = vec![vec![]];
         for task in &gang.tasks {
             let least = if binds { task.min_available } else { 0 };
@@ -305,7 +305,7 @@ proptest! {
             let Some(share) = plan.clusters.get(name) else { continue };
             let pods = pods_of_share(&case.gang, Some(share));
             let before = capacity.sum_free();
-            *capacity = take_assumed(capacity.clone(), &case.gang, &pods, &share.pinned_domains());
+            *capacity = subtract_assumed_pods(capacity.clone(), &case.gang, &pods, &share.pinned_domains());
             let mut held = Resources::new();
             case.gang.tasks.iter().zip(&pods).for_each(|(task, pods)| held.add(&task.request.times(u64::from(*pods))));
             held.add(&capacity.sum_free());

@@ -92,7 +92,7 @@ fn what_is_assumed_of_partitions_is_held_in_their_domains() {
     let share = &plan.clusters["m0"];
     assert_eq!(share.parts["w"][0].domain.nodes[0][0].values, ["r0-0"]);
     let free = |pods: &[u32]| {
-        let left = take_assumed(world.capacities[0].clone(), &gang, pods, &share.pinned_domains());
+        let left = subtract_assumed_pods(world.capacities[0].clone(), &gang, pods, &share.pinned_domains());
         ["r0-0", "r0-1", "r0-2"].map(|rack| {
             let is_its = |shape: &&NodeShape| shape.nodes[0].label("rack") == Some(rack);
             let free = |shape: &NodeShape| shape.free.get("cpu").unwrap().units_ceil() * shape.nodes.len() as i128;
@@ -256,7 +256,7 @@ proptest! {
             let Some(share) = plan.clusters.get(name) else { continue };
             let pods = pods_of_share(&gang, Some(share));
             let before = capacity.sum_free();
-            *capacity = take_assumed(capacity.clone(), &gang, &pods, &share.pinned_domains());
+            *capacity = subtract_assumed_pods(capacity.clone(), &gang, &pods, &share.pinned_domains());
             let asked: i64 = gang.tasks.iter().zip(&pods).map(|(task, pods)| {
                 i64::try_from(task.request.get("cpu").units_ceil()).unwrap() * i64::from(*pods)
             }).sum();

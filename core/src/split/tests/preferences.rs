@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     gang::{NodeTerm, Operator, PreferredTerm, Requirement, Taint, Toleration},
-    split::packing::{Dislike, GangRequests},
+    split::packing::{GangRequests, UnmetPreferences},
 };
 
 /// Nodes of so many cores with one label, and whether they have a `PreferNoSchedule` taint.
@@ -97,8 +97,8 @@ fn preferences_move_nothing_into_more_clusters_away_from_its_data_or_to_a_dearer
 #[test]
 fn the_mean_of_all_pods_counts_whose_best_nodes_are_taken_first() {
     let gang = four_pods(prefers(&[(10, "ssd"), (3, "new")]));
-    let mean = |nodes: &[Nodes]| GangRequests::new(&gang).mean_dislike(&capacity_of(0, nodes));
-    let of = |unmet, tainted| Dislike { unmet, tainted };
+    let mean = |nodes: &[Nodes]| GangRequests::new(&gang).mean_unmet_preferences(&capacity_of(0, nodes));
+    let of = |unmet, tainted| UnmetPreferences { unmet, tainted };
     assert_eq!(mean(&[(9, 1, "ssd", false), (9, 1, "hdd", false)]), of(3000, 0));
     assert_eq!(mean(&[(1, 1, "ssd", false), (9, 1, "hdd", true)]), of((3 + 3 * 13) * 1000 / 4, 750));
     assert_eq!(mean(&[(1, 1, "new", false)]), of(10_000, 0), "of the one pod that fits");
@@ -106,5 +106,5 @@ fn the_mean_of_all_pods_counts_whose_best_nodes_are_taken_first() {
     // A label that shapes do not carry is asked of each node.
     let mut capacity = capacity_of(0, &[(2, 2, "ssd", false)]);
     capacity.shown = Some(Arc::default());
-    assert_eq!(GangRequests::new(&gang).mean_dislike(&capacity), of(3000, 0));
+    assert_eq!(GangRequests::new(&gang).mean_unmet_preferences(&capacity), of(3000, 0));
 }

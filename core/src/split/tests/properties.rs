@@ -86,7 +86,7 @@ pub(super) fn check_numbers(plan: &Plan, gang: &Gang, strategy: Strategy) -> Res
         vec![plan.clone()]
     };
     for part in &parts {
-        let binds = gang.task_minimums_bind();
+        let binds = gang.enforces_task_minimums();
         let placed = part.replicas();
         prop_assert!(placed <= gang.replicas());
         prop_assert!(placed >= gang.min_available);

@@ -160,7 +160,7 @@ fn a_hard_domain_is_pinned_and_what_is_assumed_is_held_in_it() {
     let plan = split_gang(&problem(&gang, &world, Strategy::Aggregated)).unwrap();
     let domain = plan.clusters["m0"].domain.as_ref().unwrap();
     assert_eq!((domain.nodes[0][0].key.as_str(), &domain.nodes[0][0].values), ("rack", &vec!["r0-1".to_owned()]));
-    let left = take_assumed(world.capacities[0].clone(), &gang, &[2], &Some(domain).into());
+    let left = subtract_assumed_pods(world.capacities[0].clone(), &gang, &[2], &Some(domain).into());
     let free = |rack: &str| {
         let is_its = |shape: &&NodeShape| shape.nodes[0].label("rack") == Some(rack);
         left.shapes.iter().filter(is_its).map(|shape| shape.free.get("cpu").unwrap().units_ceil()).sum::<i128>()
@@ -190,7 +190,7 @@ fn what_is_assumed_of_a_soft_gang_is_held_in_its_domain_first() {
     let world = racked(&[&[&[2, 2], &[8]]]);
     let gang = workers(3, 3, soft);
     let domain = crate::plan::PlannedDomain { name: "r0-0".into(), tier: 1, ..Default::default() };
-    let left = take_assumed(world.capacities[0].clone(), &gang, &[3], &Some(&domain).into());
+    let left = subtract_assumed_pods(world.capacities[0].clone(), &gang, &[3], &Some(&domain).into());
     let free: Vec<i128> = left.shapes.iter().map(|shape| shape.free.get("cpu").unwrap().units_ceil()).collect();
     assert_eq!(free, [0, 6]);
 }
@@ -211,7 +211,7 @@ fn a_domain_of_names_is_pinned_by_hostname_and_grows_only_there() {
     let domain = before.clusters["m0"].domain.clone().unwrap();
     assert_eq!((domain.nodes[0][0].key.as_str(), domain.nodes[0][0].values.len()), (HOSTNAME, 2));
     let world = World {
-        capacities: vec![take_assumed(world.capacities[0].clone(), &gang, &[2], &Some(&domain).into())],
+        capacities: vec![subtract_assumed_pods(world.capacities[0].clone(), &gang, &[2], &Some(&domain).into())],
         ..world
     };
     let more = workers(9, 2, hard(1));
@@ -232,7 +232,7 @@ fn a_gang_stays_in_its_domain_when_hyper_nodes_are_changed() {
     assert_eq!(placed(&before), ["m0 r0-0@1: 2"]);
     let mut inventory = member(0, &[&[8], &[9, 9]]);
     inventory.apply_change(Change::HyperNodes(vec![]));
-    let capacity = take_assumed(inventory.capacity(), &gang, &[2], &before.clusters["m0"].pinned_domains());
+    let capacity = subtract_assumed_pods(inventory.capacity(), &gang, &[2], &before.clusters["m0"].pinned_domains());
     let world = World { capacities: vec![capacity], ..world };
     let more = workers(9, 2, hard(1));
     let mut again = problem(&more, &world, Strategy::Aggregated);

@@ -106,7 +106,7 @@ fn place_of(name: &ClusterName) -> usize {
 
 /// The least numbers of pods by task that make the minimum.
 fn minimums(gang: &Gang) -> Vec<Vec<u32>> {
-    let binds = gang.task_minimums_bind();
+    let binds = gang.enforces_task_minimums();
     let mut sizes: Vec<Vec<u32>> = vec![vec![]];
     for task in &gang.tasks {
         let least = if binds { task.min_available } else { 0 };

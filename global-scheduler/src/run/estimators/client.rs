@@ -124,7 +124,7 @@ impl EstimatorClient {
     ///
     /// # Errors
     /// [`EstimatorError`].
-    pub async fn max_replicas(
+    pub async fn request_max_available_replicas(
         &self,
         cluster: &str,
         namespace: &str,
@@ -142,7 +142,7 @@ impl EstimatorClient {
     ///
     /// # Errors
     /// [`EstimatorError`].
-    pub async fn max_sets(
+    pub async fn request_max_available_sets(
         &self,
         cluster: &str,
         namespace: &str,

@@ -247,13 +247,13 @@ async fn request_capacity(estimator: &EstimatorClient, question: &Question) -> R
     };
     let assumed: Vec<AssumedWorkload> = assumed.iter().map(workload).collect();
     if let [task] = gang.tasks.as_slice() {
-        let pods = estimator.max_replicas(cluster, namespace, task, assumed).await?;
+        let pods = estimator.request_max_available_replicas(cluster, namespace, task, assumed).await?;
         return Ok(build_capacity([(total_request(gang, 0, u64::from(pods)), 1)]));
     }
     let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
     let least: Vec<u32> = gang.tasks.iter().map(|task| task.min_available).collect();
     for pods in [&whole, &least] {
-        let sets = estimator.max_sets(cluster, namespace, (gang, pods), assumed.clone()).await?;
+        let sets = estimator.request_max_available_sets(cluster, namespace, (gang, pods), assumed.clone()).await?;
         if sets > 0 {
             // Pods of one task may not be exchanged for pods of another: each has its own place.
             let places = |(task, pods): (usize, &u32)| {

@@ -16,7 +16,7 @@ impl Scheduler {
             "unlisted": self.unlisted,
             "topologiesListed": self.topologies_listed,
             "waitsForMembers": self.grace_end.is_some(),
-            "silentMembers": list_first(cache.fleet.list_unlisted_clusters(), |name| name.to_string().into()),
+            "silentMembers": list_first(cache.fleet.list_clusters_not_reported_yet(), |name| name.to_string().into()),
             "secondsToNextDecision": next.map(|at| at.saturating_duration_since(now).as_secs_f64()),
             "bindings": cache.bindings.len(),
             "due": cache.count_due(),

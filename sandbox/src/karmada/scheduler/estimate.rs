@@ -33,7 +33,9 @@ impl Demand<'_> {
         let cluster = serde_json::from_value::<Cluster>(cluster.clone()).ok();
         let Some(published) = cluster.as_ref().and_then(placement::read_general_estimator_input) else { return 0 };
         match self {
-            Self::Replicas(requirements) => published.max_replicas(requirements.map(read_request).as_ref()),
+            Self::Replicas(requirements) => {
+                published.estimate_max_available_replicas(requirements.map(read_request).as_ref())
+            }
             Self::Sets(components) => estimate_sets(&published, components),
         }
     }
@@ -60,12 +62,12 @@ fn estimate_sets(published: &ClusterSummary, components: &[Value]) -> i64 {
             set.set(name.as_str(), Quantity::from_nano(set.get(name.as_str()).as_nano().saturating_add(nano)));
         }
     }
-    let free_pods = published.max_replicas(None);
+    let free_pods = published.estimate_max_available_replicas(None);
     if free_pods <= 0 {
         return 0;
     }
     let sums = ClusterSummary { grades: Vec::new(), ..published.clone() };
-    let most = sums.max_replicas(Some(&set)).min(free_pods / count.max(1)).min(MOST_SETS);
+    let most = sums.estimate_max_available_replicas(Some(&set)).min(free_pods / count.max(1)).min(MOST_SETS);
     if published.grades.is_empty() { most } else { pack_sets(&published.grades, &pods, most) }
 }
 

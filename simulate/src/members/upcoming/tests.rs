@@ -198,6 +198,6 @@ fn what_would_run_into_a_window_once_its_node_has_come_waits_for_the_end_of_the_
 fn a_cluster_is_kept_for_what_fits_there_once_nodes_have_come() {
     let world = world(vec![growing("m", 1)], &[(0, "a", pods_of_four(2)), (0, "b", pods_of_four(3))]);
     let mut site = Site::new(&world, &world.main_resource(), LookOn::default());
-    let mut keep = |job| site.keep(job, None, &[]).map(|kept| kept.clusters);
+    let mut keep = |job| site.reserve_clusters(job, None, &[]).map(|kept| kept.clusters);
     assert_eq!((keep(0), keep(1)), (Some(vec!["m".into()]), None));
 }

@@ -181,7 +181,7 @@ impl SplitJob<'_> {
                 for container in pod.get_mut(kind).and_then(Value::as_array_mut).into_iter().flatten() {
                     container::set_variables(container, &variables)?;
                     if kind == "containers" {
-                        framework::join_ray_head(self, plugins, name, container);
+                        framework::rewrite_ray_worker(self, plugins, name, container);
                     }
                     container::prepend_offset_shell(container, lists);
                 }

@@ -1,6 +1,6 @@
 //! Who of a gang of jobs is in line: which are asked for together, which alone, and why the others wait.
 //!
-//! Rule: [`super`]. It is a function of what jobs there should be and of how each stands.
+//! Rule: [`super`]. It is a function of what jobs there should be and of the state of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 

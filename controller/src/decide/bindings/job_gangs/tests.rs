@@ -220,13 +220,13 @@ fn gang_after_eviction(second: (&str, GangJobState)) -> (JobGangs, GangKey) {
 fn that_one_was_evicted_counts_once_it_is_known_that_the_gang_is_not_whole() {
     let (mut gangs, name) = gang_after_eviction(("b", GangJobState::Evicted));
     let now = Timestamp::UNIX_EPOCH;
-    gangs.arrange(&name, None, any_size, now);
+    gangs.update_gang_queueing(&name, None, any_size, now);
     assert_eq!(gangs.gangs[&name].incomplete_since, None, "its HyperJob is not seen");
-    gangs.arrange(&name, Some(&spec(3)), any_size, now);
+    gangs.update_gang_queueing(&name, Some(&spec(3)), any_size, now);
     assert_eq!(gangs.gangs[&name].incomplete_since, Some(Timestamp::MIN));
     // Of one that is whole again nothing is left of that.
     let (mut gangs, name) = gang_after_eviction(("b", GangJobState::Admitted));
-    gangs.arrange(&name, Some(&spec(3)), any_size, now);
+    gangs.update_gang_queueing(&name, Some(&spec(3)), any_size, now);
     assert!(!gangs.gangs[&name].was_evicted && gangs.gangs[&name].incomplete_since.is_none());
 }
 
@@ -234,7 +234,7 @@ fn that_one_was_evicted_counts_once_it_is_known_that_the_gang_is_not_whole() {
 fn a_gang_of_which_one_could_not_be_given_up_is_due_again_when_it_is_said() {
     let (mut gangs, name) = gang_after_eviction(("b", GangJobState::Evicted));
     let (now, timeout) = (Timestamp::UNIX_EPOCH, SignedDuration::from_secs(300));
-    gangs.arrange(&name, Some(&spec(3)), any_size, now);
+    gangs.update_gang_queueing(&name, Some(&spec(3)), any_size, now);
     let taken = gangs.take_incomplete_gangs(now, now);
     assert_eq!((taken[0].holding.len(), taken[0].missing.len(), &taken[0].gang), (2, 1, &name));
     assert_eq!(gangs.next_due(timeout), Some(add_wait(now, timeout)), "as long again");

@@ -20,8 +20,8 @@ use crate::{
 };
 
 impl Jobs {
-    /// Tells its gang how the job of a binding stands; whether it is of one.
-    pub(super) fn report_gang(&mut self, objects: &Objects, binding: &Binding, state: &BindingState) -> bool {
+    /// Updates its gang with the state of the job of a binding; whether it is of one.
+    pub(super) fn update_gang_state(&mut self, objects: &Objects, binding: &Binding, state: &BindingState) -> bool {
         let workload = objects.workload_of(binding);
         let Some((gang, workload)) = workload.and_then(|it| Some((GangKey::of_workload(it)?, it))) else {
             self.gangs.forget(&binding.key);
@@ -44,7 +44,7 @@ impl Jobs {
     }
 
     /// Puts the jobs of a gang in line, by what jobs there should be: the bindings whose phases are others now.
-    pub(crate) fn arrange_gang(
+    pub(crate) fn queue_gang_jobs(
         &mut self,
         objects: &Objects,
         gang: &GangKey,
@@ -52,7 +52,7 @@ impl Jobs {
         now: Timestamp,
     ) -> Vec<Key> {
         let check_size = |queue: &QueueName, asked: &Resources| objects.check_job_size(queue, || asked.clone());
-        let LineUpdate { enqueued, removed, phases } = self.gangs.arrange(gang, spec, check_size, now);
+        let LineUpdate { enqueued, removed, phases } = self.gangs.update_gang_queueing(gang, spec, check_size, now);
         for id in removed {
             self.changed |= self.engine.is_pending(id.as_str());
             self.engine.remove_job(id.as_str());
@@ -74,7 +74,7 @@ impl Jobs {
 
     /// Charges each of those that were released together for itself, and says what each was granted.
     pub(crate) fn split_release(&mut self, release: Release) -> Vec<(Key, Release)> {
-        let parts = self.gangs.take_unit(&release.id);
+        let parts = self.gangs.take_parts_of_leader(&release.id);
         if parts.is_empty() {
             let key = self.keys.get(&release.id).cloned();
             key.iter().for_each(|key| self.gangs.mark_released(key));
@@ -93,7 +93,7 @@ impl Jobs {
 
     /// The bindings that are in line under a name.
     pub(crate) fn list_bindings_in_line(&self, id: &JobId) -> Vec<Key> {
-        let unit = self.gangs.unit(id);
+        let unit = self.gangs.parts_of_leader(id);
         if unit.is_empty() {
             return self.keys.get(id).cloned().into_iter().collect();
         }
@@ -101,7 +101,7 @@ impl Jobs {
     }
 
     /// The name that a binding is in line under: its own, or that of the first of those that start together.
-    pub(crate) fn find_line_id(&self, key: &Key) -> Option<&JobId> {
+    pub(crate) fn find_queued_job_id(&self, key: &Key) -> Option<&JobId> {
         self.gangs.find_leader(key).or_else(|| Some(&self.states.get(key)?.id))
     }
 }

@@ -18,11 +18,11 @@ impl FleetCapacity {
     pub fn fits_without(&mut self, question: PlacementQuestion<'_>, gone: &BTreeMap<String, EvictedPods>) -> bool {
         self.fleet.refresh_capacities();
         let after = self.fleet.compute_capacities_after_eviction(gone);
-        self.place_beside(question, &after).is_some() || {
+        self.place_with_capacities(question, &after).is_some() || {
             let find = |clusters: Vec<(&Cluster, &Capacity)>, delay| {
                 place_together(question.with_delay(delay), &self.fleet, clusters).ok()
             };
-            self.fleet.find_with_upcoming_beside(&after, find).is_some()
+            self.fleet.find_with_upcoming_nodes_and_capacities(&after, find).is_some()
         }
     }
 
@@ -35,12 +35,16 @@ impl FleetCapacity {
     ) -> Option<PodsByCluster> {
         self.fleet.refresh_capacities();
         let after = self.fleet.compute_capacities_after_eviction(gone);
-        let decisions = self.place_beside(question, &after)?;
+        let decisions = self.place_with_capacities(question, &after)?;
         decisions.first().map(|decision| count_pods(decision, question.gang))
     }
 
     /// Where it and its companions would go, where so much is free in these clusters.
-    fn place_beside(&self, question: PlacementQuestion<'_>, own: &BTreeMap<String, Capacity>) -> Option<Vec<Decision>> {
+    fn place_with_capacities(
+        &self,
+        question: PlacementQuestion<'_>,
+        own: &BTreeMap<String, Capacity>,
+    ) -> Option<Vec<Decision>> {
         let capacity = |(cluster, capacity): (_, _)| {
             let cluster: &Cluster = cluster;
             (cluster, own.get(&cluster.name).unwrap_or(capacity))

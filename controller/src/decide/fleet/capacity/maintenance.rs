@@ -1,6 +1,6 @@
 //! Maintenance windows of clusters, as time passes.
 //!
-//! Rule: `caldera_core::maintenance`. When a window ends there is more room than before, as when nodes come. While
+//! Rule: `caldera_core::maintenance`. When a window ends there is more capacity than before, as when nodes come. While
 //! there is any, jobs that are alike but for how long they run get different answers.
 
 use caldera_core::time::EpochSeconds;
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::FleetCapacity;
 
 impl FleetCapacity {
-    /// It is so late now: where a window is over there may be more room.
+    /// It is so late now: where a window is over there may be more capacity.
     pub(crate) fn observe_ended_maintenance(&mut self, now: Timestamp) {
         let now = EpochSeconds::from(now);
         let before = std::mem::replace(&mut self.maintenance_seen, now);

@@ -21,17 +21,17 @@ const MOST_CLASSES: usize = 65_536;
 
 impl FleetCapacity {
     /// Why it fits nowhere, not even with all of our pods gone, if that is so.
-    pub fn find_never(&mut self, question: PlacementQuestion<'_>, ask: &Ask) -> Option<Arc<str>> {
+    pub fn find_final_refusal(&mut self, question: PlacementQuestion<'_>, ask: &Ask) -> Option<Arc<str>> {
         if let Some(known) = self.never.get(&ask.fit) {
             return known.clone();
         }
         self.fleet.refresh_capacities();
         let never = self.explain_never_fits(question);
-        self.remember_never(ask.fit, never.clone());
+        self.remember_final_refusal(ask.fit, never.clone());
         never
     }
 
-    fn remember_never(&mut self, class: FitClass, never: Option<Arc<str>>) {
+    fn remember_final_refusal(&mut self, class: FitClass, never: Option<Arc<str>>) {
         if self.never.len() >= MOST_CLASSES {
             self.never.clear();
         }
@@ -92,9 +92,9 @@ mod tests {
     fn of_however_many_classes_that_never_fit_so_many_are_remembered() {
         let mut capacity = FleetCapacity::default();
         assert!(!capacity.forget_unsatisfiable_classes());
-        capacity.remember_never(FitClass(0), Some("too large".into()));
+        capacity.remember_final_refusal(FitClass(0), Some("too large".into()));
         for class in 1..=MOST_CLASSES {
-            capacity.remember_never(FitClass(class as u64), None);
+            capacity.remember_final_refusal(FitClass(class as u64), None);
             assert!(capacity.never.len() <= MOST_CLASSES);
         }
         assert!(capacity.forget_unsatisfiable_classes());

@@ -39,7 +39,7 @@ impl FleetCapacity {
         let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>, delay| {
             place::place_binding(&build_placement_request(question.with_delay(delay), &self.fleet, clusters)).ok()
         };
-        if let Some(decision) = self.fleet.find_with_upcoming_beside(&own, with_upcoming) {
+        if let Some(decision) = self.fleet.find_with_upcoming_nodes_and_capacities(&own, with_upcoming) {
             return Ok(count_pods(&decision, question.gang));
         }
         Err(match self.explain_never_fits(question) {
@@ -50,7 +50,7 @@ impl FleetCapacity {
 }
 
 fn may_go_to(binding: &place::Binding, cluster: &Cluster) -> bool {
-    !cluster.deleting && binding.is_let_into(&cluster.name) && place::may_select(binding, cluster)
+    !cluster.deleting && binding.is_allowed_by_user(&cluster.name) && place::may_select(binding, cluster)
 }
 
 pub(super) fn count_pods(decision: &place::Decision, gang: &Gang) -> PodsByCluster {

@@ -18,7 +18,7 @@ use caldera_core::{
     maintenance::ExpectedRun,
     place::{self, Cluster, Decision},
     plan::PinnedDomains,
-    split::take_assumed,
+    split::subtract_assumed_pods,
 };
 
 use super::{Place, PlacementQuestion, build_placement_request};
@@ -88,7 +88,7 @@ pub(super) fn place_together<'a, C: Borrow<Capacity>>(
                 let before = taken.remove(cluster.name.as_str()).unwrap_or_else(|| capacity.borrow().clone());
                 let anywhere = PinnedDomains::default();
                 let within = place.within.get(&cluster.name).unwrap_or(&anywhere);
-                taken.insert(&cluster.name, take_assumed(before, one.gang, pods, within));
+                taken.insert(&cluster.name, subtract_assumed_pods(before, one.gang, pods, within));
             }
         }
         decisions.push(decision);

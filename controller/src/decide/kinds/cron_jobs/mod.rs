@@ -29,7 +29,7 @@ use caldera_runtime::{
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use self::plan::{CronJobView, last_recorded};
+use self::plan::{CronJobView, last_schedule_time};
 use crate::{
     decide::deadlines::add_wait,
     observe::{CronJobFacts, CronKey, CronOwner, Input, Key, Objects, Workload},
@@ -155,12 +155,12 @@ impl CronJobs {
     pub(crate) fn is_run_unrecorded(&self, job: &Key, owner: &CronOwner) -> bool {
         let parent = self.all.get(&(WorkloadKind::VolcanoJob, Key::new(&job.namespace, &owner.name)));
         parent.filter(|parent| parent.facts.uid == owner.uid && !parent.facts.is_deleting()).is_some_and(|parent| {
-            due_time_of(&owner.name, &job.name).is_some_and(|due| Some(due) > last_recorded(&parent.facts.object))
+            due_time_of(&owner.name, &job.name).is_some_and(|due| Some(due) > last_schedule_time(&parent.facts.object))
         })
     }
 
     /// Takes in the answer to a write.
-    pub(crate) fn follow_answer(
+    pub(crate) fn apply_write_answer(
         &mut self,
         key: &CronKey,
         target: CronTarget,

@@ -70,7 +70,7 @@ impl Run<'_> {
 }
 
 /// When the CronJob says that a run was last due.
-pub(super) fn last_recorded(cron_job: &Value) -> Option<Timestamp> {
+pub(super) fn last_schedule_time(cron_job: &Value) -> Option<Timestamp> {
     cron_job["status"]["lastScheduleTime"].as_str()?.parse().ok()
 }
 
@@ -91,7 +91,7 @@ impl CronJobView<'_> {
         }
         let runs = self.list_runs(now);
         let made = runs.last().map(|run| run.due);
-        let last = last_recorded(&self.facts.object).max(made);
+        let last = last_schedule_time(&self.facts.object).max(made);
         match read_schedule(&self.facts.object) {
             Err(error) => plan.problem = Some(error.to_string()),
             Ok(_) if self.facts.is_propagated() => {
@@ -178,7 +178,7 @@ impl CronJobView<'_> {
 
     /// Jobs that ended, but for the latest: not before the status has their runs, or they would be made again.
     fn delete_old(&self, plan: &mut CronJobPlan, runs: &[Run<'_>]) {
-        let recorded = last_recorded(&self.facts.object);
+        let recorded = last_schedule_time(&self.facts.object);
         for (limit, ends, default) in DEFAULT_HISTORY_LIMITS {
             let kept = self.facts.object["spec"][limit].as_i64().unwrap_or(default);
             let ended = runs.iter().rev().filter(|run| run.end().is_some_and(|end| ends.contains(&end)));

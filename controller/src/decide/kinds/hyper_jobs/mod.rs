@@ -258,7 +258,7 @@ impl HyperJobs {
     }
 
     /// Takes in the answer to a write.
-    pub(crate) fn follow_answer(&mut self, key: &Key, target: Target, failure: Option<&Failure>, now: Timestamp) {
+    pub(crate) fn apply_write_answer(&mut self, key: &Key, target: Target, failure: Option<&Failure>, now: Timestamp) {
         let Some(tracked) = self.all.get_mut(key) else { return };
         tracked.under_way.remove(&target);
         let wait = match failure {

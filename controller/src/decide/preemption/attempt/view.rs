@@ -77,7 +77,7 @@ impl PreemptionWorld for PreemptionView<'_> {
                 continue;
             };
             // Those that start together ask with the lowest of their priorities.
-            let unit = jobs.gangs.unit(&candidate.id).iter();
+            let unit = jobs.gangs.parts_of_leader(&candidate.id).iter();
             job.priority = unit.map(|part| part.job.priority).min().unwrap_or(job.priority);
             let workload = objects.workload_of(binding);
             let never = workload.is_none_or(|workload| objects.never_preempts(&workload.class));
@@ -216,7 +216,7 @@ fn describe_elastic(objects: &Objects, binding: &Binding, workload: &Workload) -
         Division::StaticWeight { .. } => Strategy::StaticWeight,
         Division::DynamicWeight => Strategy::DynamicWeight,
     };
-    let binds = gang.task_minimums_bind();
+    let binds = gang.enforces_task_minimums();
     let cuts = binds || (gang.tasks.len() == 1 && gang.tasks[0].partition.is_none());
     let finished = workload.progress.succeeded > 0 || workload.progress.failed > 0;
     if workload.kind != WorkloadKind::VolcanoJob || is_duplicated(division) || !cuts || finished {
@@ -256,7 +256,7 @@ impl<'a> FitWithout<'a> {
     ) -> Option<Self> {
         let binding = objects.bindings.get(jobs.keys.get(&preemptor.id)?)?;
         let workload = objects.workloads.get(&binding.workload)?;
-        let unit = jobs.gangs.unit(&preemptor.id);
+        let unit = jobs.gangs.parts_of_leader(&preemptor.id);
         let with = unit.iter().skip(1).map(|part| build_companion(objects, capacity, part, now));
         let with = with.collect::<Option<_>>()?;
         Some(Self {

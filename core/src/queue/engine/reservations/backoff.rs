@@ -55,7 +55,7 @@ impl Engine {
         let mut ranked: Vec<_> = all.filter(now).collect();
         ranked.sort();
         let fits = |(rank, shape, ..): &(ReservationRank, ShapeId, EpochSeconds, EpochSeconds)| {
-            self.find_never(*shape, &rank.id, capacity).is_none()
+            self.find_final_refusal(*shape, &rank.id, capacity).is_none()
         };
         let first = ranked.into_iter().take(MOST_CONSIDERED_JOBS).find(fits);
         let Some((rank, shape, since, until)) = first else { return self.remove_reservation(id) };

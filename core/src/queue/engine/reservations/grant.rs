@@ -164,7 +164,7 @@ impl Engine {
             if !self.could_ever_start(id.queue, shape, rank.id.as_str()) {
                 continue;
             }
-            let Some(detail) = self.find_never(shape, &rank.id, capacity) else {
+            let Some(detail) = self.find_final_refusal(shape, &rank.id, capacity) else {
                 first = Some((rank, shape));
                 break;
             };
@@ -220,7 +220,7 @@ impl Engine {
     ) -> Option<EpochSeconds> {
         let fleet = self.reservations.after?;
         let wait = match self.queues.find_setting(node, |spec| spec.reservation_wait) {
-            Some(said) => said.of_run(fleet, self.shapes[shape].ask.run_for)?,
+            Some(said) => said.seconds_for_run(fleet, self.shapes[shape].ask.run_for)?,
             None => fleet,
         };
         Some(rank.due_at(wait))
@@ -262,7 +262,7 @@ impl Engine {
         let is_short = |at: &QueueIndex, of: &(Dim, i128)| self.queues.find_first_short_quota(&[*at], &[*of]).is_some();
         let high = path.iter().rposition(|at| *at == up_to || asked.iter().any(|of| is_short(at, of))).unwrap_or(0);
         let short = asked.iter().filter(|of| scarce.contains(&of.0) || path[..=high].iter().any(|at| is_short(at, of)));
-        let scarce = short.map(|(dim, _)| *dim).filter(|dim| !dim.is_count()).collect();
+        let scarce = short.map(|(dim, _)| *dim).filter(|dim| !dim.counts_jobs()).collect();
         let preempts = self.is_preemptor(&rank.id);
         let mut reservation = Reservation {
             rank,
@@ -338,7 +338,7 @@ impl Engine {
             return;
         }
         self.mark_backoff_reservations_dirty();
-        let short = self.pending.list_short_of_quota().filter(|(.., (_, dim))| !dim.is_count());
+        let short = self.pending.list_short_of_quota().filter(|(.., (_, dim))| !dim.counts_jobs());
         let short = short.map(|(node, shape, (at, dim))| (ReservationCause::Quota(at, dim), node, shape));
         let roomless = self.refusals.list_short_of_capacity();
         let roomless = roomless.map(|(node, shape)| (ReservationCause::Capacity(0), node, shape));

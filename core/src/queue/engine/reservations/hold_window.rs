@@ -34,16 +34,16 @@ impl Engine {
             return match had {
                 // The copies of a duplicated job need all clusters that it lacks capacity in: those that others took
                 // meanwhile too. What it waits for once it keeps until it has all.
-                Some(had) if ask.copies > 1 => Some(match capacity.keep(&id.job(), ask, vain) {
+                Some(had) if ask.copies > 1 => Some(match capacity.reserve_clusters(&id.job(), ask, vain) {
                     Some(more) => had.merge(more),
                     None => had,
                 }),
-                had => had.or_else(|| capacity.keep(&id.job(), ask, vain)),
+                had => had.or_else(|| capacity.reserve_clusters(&id.job(), ask, vain)),
             };
         };
         let mut hold = over.clone();
         hold.vain.extend(had.into_iter().flat_map(|had| had.clusters));
-        let others = capacity.keep(&id.job(), ask, &hold.vain);
+        let others = capacity.reserve_clusters(&id.job(), ask, &hold.vain);
         hold.rests = others.is_none();
         hold.until = self.now.saturating_add(hold.window_length());
         self.set_hold(id, node, hold);

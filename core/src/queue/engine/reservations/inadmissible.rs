@@ -122,7 +122,7 @@ impl Engine {
     pub(crate) fn register_blocked(&mut self, id: ReservationId, shape: ShapeId) {
         if self.reservations.after.is_some() {
             let firsts = self.rank_reservation_candidates(id.queue, shape);
-            self.reservations.add_blocked(id, shape, firsts, self.now);
+            self.reservations.set_blocked_shape(id, shape, firsts, self.now);
         }
     }
 

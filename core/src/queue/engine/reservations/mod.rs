@@ -73,7 +73,7 @@ impl Engine {
     /// What time it is. It never goes back.
     pub fn set_now(&mut self, now: EpochSeconds) {
         self.now = self.now.max(now);
-        self.age_usage();
+        self.decay_mean_usage();
         self.age_due();
     }
 
@@ -353,7 +353,7 @@ impl Engine {
                 .map(|(_, dim)| (QueueIndex::ROOT, dim, false))
         };
         let (at, dim, is_quota) = quota.or_else(capacity)?;
-        if dim.is_count() {
+        if dim.counts_jobs() {
             let kept = self.reserved_amount(&blocking, at, dim);
             return self.explain_running_limit(slot.name.clone(), (at, dim), kept, position);
         }

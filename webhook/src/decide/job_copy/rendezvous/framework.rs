@@ -89,7 +89,12 @@ pub(super) fn keeps_plugin(split: &SplitJob<'_>, plugins: &Map<String, Value>, p
 
 /// `ray.go:98-170`: where the head is not, the workers' containers are started by what the plugin would have written,
 /// with the head's name in the clusterset.
-pub(super) fn join_ray_head(split: &SplitJob<'_>, plugins: &Map<String, Value>, task: &str, container: &mut Value) {
+pub(super) fn rewrite_ray_worker(
+    split: &SplitJob<'_>,
+    plugins: &Map<String, Value>,
+    task: &str,
+    container: &mut Value,
+) {
     let worker = plugin_flag(plugins, "ray", "worker").unwrap_or("worker");
     let named = plugin_flag(plugins, "ray", "workerContainer").unwrap_or("worker");
     if !plugins.contains_key("ray")

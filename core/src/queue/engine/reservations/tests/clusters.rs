@@ -21,7 +21,7 @@ impl ClusterCapacity for OneCluster {
         None
     }
 
-    fn keep(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
+    fn reserve_clusters(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
         Some(ReservedClusters { clusters: vec!["m1".into()], resources: vec!["cpu".into()], groups: None })
     }
 }
@@ -66,7 +66,7 @@ impl ClusterCapacity for Alike {
         None
     }
 
-    fn keep(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
+    fn reserve_clusters(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
         Some(ReservedClusters { clusters: vec!["m1".into()], resources: vec!["cpu".into()], groups: None })
     }
 }
@@ -120,7 +120,7 @@ impl ClusterCapacity for ForSmall {
         None
     }
 
-    fn keep(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
+    fn reserve_clusters(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
         Some(ReservedClusters { clusters: vec!["m1".into()], resources: vec!["cpu".into()], groups: None })
     }
 }
@@ -158,7 +158,7 @@ impl ClusterCapacity for Stuck {
         None
     }
 
-    fn keep(&mut self, _: &JobId, _: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
+    fn reserve_clusters(&mut self, _: &JobId, _: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
         let cluster = ["m1", "m2"].into_iter().map(ClusterName::from).find(|name| !vain.contains(name))?;
         Some(ReservedClusters { clusters: vec![cluster], resources: vec!["cpu".into()], groups: None })
     }
@@ -223,7 +223,7 @@ impl ClusterCapacity for Moving {
         None
     }
 
-    fn keep(&mut self, _: &JobId, _: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
+    fn reserve_clusters(&mut self, _: &JobId, _: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
         let lacking = self.first..self.first + MOST_CLUSTERS_FOR_COPIES - 2;
         let clusters: Vec<ClusterName> = lacking.map(|at| format!("m{at:02}").as_str().into()).collect();
         let is_new = !clusters.iter().any(|name| vain.contains(name));

@@ -261,7 +261,7 @@ impl ClusterCapacity for Clusters {
         never.then(|| "full".to_owned())
     }
 
-    fn keep(&mut self, _: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
+    fn reserve_clusters(&mut self, _: &JobId, ask: &Ask, vain: &[ClusterName]) -> Option<ReservedClusters> {
         let mut order: Vec<usize> = (0..self.free.len()).collect();
         order.retain(|i| !vain.contains(&format!("m{i}").as_str().into()));
         order.sort_by_key(|i| Reverse(self.free[*i]));

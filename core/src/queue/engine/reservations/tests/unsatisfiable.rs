@@ -27,7 +27,7 @@ impl ClusterCapacity for Fleet {
         (self.never && ask.fit == FitClass(9)).then(|| "no node is so large".to_owned())
     }
 
-    fn keep(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
+    fn reserve_clusters(&mut self, _: &JobId, _: &Ask, _: &[ClusterName]) -> Option<ReservedClusters> {
         None
     }
 }

@@ -19,7 +19,7 @@ const INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct FirstWords {
+pub(crate) struct FirstPodGroups {
     budget: RefreshBudget,
     /// Those with a turn, the next one first; one that is not among `with_turn` is gone.
     turns: VecDeque<Key>,
@@ -29,14 +29,14 @@ pub(crate) struct FirstWords {
     due: Option<Timestamp>,
 }
 
-impl Default for FirstWords {
+impl Default for FirstPodGroups {
     fn default() -> Self {
         let budget = RefreshBudget::of(FIRST_PER_SECOND);
         Self { budget, turns: VecDeque::new(), with_turn: BTreeSet::new(), lacks_turn: false, due: None }
     }
 }
 
-impl FirstWords {
+impl FirstPodGroups {
     /// Whether the PodGroup of a job is made now; `in_line` where it is looked at in the order of the line.
     pub(crate) fn take_one(&mut self, key: &Key, in_line: bool, texts: &RefreshBudget, now: Timestamp) -> bool {
         if texts.is_server_quick() {
