@@ -23,10 +23,7 @@ fn with_window(member: Member, queues: &[&str]) -> Member {
 
 #[test]
 fn a_job_that_waits_for_a_new_node_is_expected_when_that_comes() {
-    let mut there = member("m", &[2]);
-    let group = r#"[{"name":"g","nodes":{"pool":"g"},"max":2,"resources":{"cpu":"8"},"delay":"5m"}]"#;
-    there.cluster.autoscaling = group.parse().unwrap();
-    let found = starts(&state(vec![there], vec![waiting("now", workers(1)), waiting("soon", workers(4))]));
+    let found = starts(&state(vec![growing_member()], vec![waiting("now", workers(1)), waiting("soon", workers(4))]));
     assert_eq!((found["now"], found["soon"]), (Some(NOW), Some(NOW + 300)));
 }
 
@@ -38,18 +35,46 @@ fn told(state: &State, job: &str) -> (String, bool) {
 
 #[test]
 fn a_start_says_that_it_waits_for_a_node_or_for_the_end_of_a_window() {
-    let mut there = member("m", &[2]);
-    let group = r#"[{"name":"g","nodes":{"pool":"g"},"max":2,"resources":{"cpu":"8"},"delay":"5m"}]"#;
-    there.cluster.autoscaling = group.parse().unwrap();
-    let growing = state(vec![there], vec![waiting_with_run("now", 1, Some(50)), waiting("soon", workers(4))]);
+    let growing =
+        state(vec![growing_member()], vec![waiting_with_run("now", 1, Some(50)), waiting("soon", workers(4))]);
     assert_eq!(told(&growing, "now"), ("nothing runs or starts before it".to_owned(), true));
     assert_eq!(
         told(&growing, "soon"),
-        ("if its nodes come within 5 min; if the job before it ends as it says".to_owned(), false)
+        ("if new nodes come within 5 min; if the job before it ends as it says".to_owned(), false)
     );
     let alone = vec![waiting_with_run("long", 1, Some(1_700))];
     let windowed = state(vec![with_window(member("m", &[8]), &[])], alone);
     assert_eq!(told(&windowed, "long"), ("once the maintenance window ends".to_owned(), true));
+}
+
+/// Two cores, and a group of which each node has eight and takes five minutes.
+fn growing_member() -> Member {
+    let mut there = member("m", &[2]);
+    let group = r#"[{"name":"g","nodes":{"pool":"g"},"max":1,"resources":{"cpu":"8"},"delay":"5m"}]"#;
+    there.cluster.autoscaling = group.parse().unwrap();
+    there
+}
+
+#[test]
+fn those_that_start_together_rest_on_the_nodes_of_each_of_them() {
+    let of_unit = |job: LiveJob| LiveJob { starts_with: Some("a".into()), ..job };
+    let jobs = vec![of_unit(waiting("a", workers(1))), of_unit(waiting("b", workers(4)))];
+    let state = state(vec![growing_member()], jobs);
+    assert_eq!(starts(&state), [("a".to_owned(), Some(NOW + 300)), ("b".to_owned(), Some(NOW + 300))].into());
+    for job in ["a", "b"] {
+        assert_eq!(told(&state, job), ("if new nodes come within 5 min".to_owned(), false), "{job}");
+    }
+}
+
+#[test]
+fn a_start_behind_a_job_that_waits_for_nodes_rests_on_them_too() {
+    let jobs = vec![waiting_with_run("first", 4, Some(600)), waiting("second", workers(4))];
+    let state = state(vec![growing_member()], jobs);
+    let found = expect_starts(&state, ASSUME, || true).unwrap();
+    let (first, second) = (instant(found["first"].at).unwrap(), instant(found["second"].at).unwrap());
+    assert!(first == NOW + 300 && second >= first + 600, "{first} {second}");
+    let text = "1 of the 1 jobs before it waits for nodes to come".to_owned();
+    assert_eq!(told(&state, "second"), (text, false));
 }
 
 fn waiting_with_run(name: &str, pods: u32, run_for: Option<i64>) -> LiveJob {
