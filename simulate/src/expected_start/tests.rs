@@ -423,6 +423,21 @@ fn there_may_be_no_more_time_in_the_middle_of_an_instant() {
     assert_eq!((at_once, not_yet, asked.get()), (2, 2, 3), "{all:?}");
 }
 
+/// It would place each job that waits once, whatever time there is.
+#[test]
+fn who_can_never_start_is_not_looked_for_where_starts_alone_are_asked_for() {
+    let state = state(vec![member("m", &[2])], vec![waiting("vast", workers(9))]);
+    let (world, ..) = build_world(&state, ASSUME).unwrap();
+    let never = |until_started: bool, look_on: LookOn<'_>| {
+        let (options, mut policy) =
+            (Options { until_started, ..Options::default() }, PolicyName::Caldera.start(&world));
+        simulate_while_there_is_time(&world, policy.as_mut(), &options, look_on, |_| true).never
+    };
+    assert_eq!(never(false, LookOn::default()), [0]);
+    assert!(never(true, LookOn::default()).is_empty());
+    assert!(never(false, LookOn::while_true(|| false)).is_empty());
+}
+
 #[test]
 fn more_jobs_than_can_be_told_of_are_refused_in_words() {
     let all = (0..=MOST_WAITING).map(|i| LiveJob { name: format!("j{i}").into(), ..waiting("j", workers(1)) });
