@@ -12,10 +12,8 @@
 
 use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 
-use caldera_core::time::EpochSeconds;
-
 use crate::{
-    live::{Member, RunSource, State, build_world},
+    live::{RunSource, State, build_world},
     metrics::JobRecord,
     policy::PolicyName,
     run::{Options, simulate_while_there_is_time},
@@ -66,7 +64,7 @@ pub struct StartBasis {
     pub overdue: usize,
     /// Those that are expected to start before it, and wait in members for nodes to come.
     pub for_nodes_before: usize,
-    /// Then a maintenance window ends.
+    /// Then a maintenance window ends that keeps it out until then.
     pub after_window: bool,
     /// It waits so long in members for nodes to come, or one that it starts together with does.
     pub for_nodes: Option<Millis>,
@@ -119,8 +117,7 @@ pub fn expect_starts(
         if job.running.is_some() {
             basis.count(source(job), overdue.get(&*job.name) == Some(&true));
         } else {
-            let after_window = record.sent.is_some_and(|sent| ends_window(state, second(sent)));
-            expected.push(PlayedStart::of_record(job, record, after_window));
+            expected.push(PlayedStart::of_record(job, record));
         }
     }
     hold_for_last_of_unit(state, &mut expected);
@@ -159,13 +156,6 @@ const fn round_up(value: u64) -> u64 {
     }
 }
 
-/// Whether a member's maintenance window ends then.
-fn ends_window(state: &State, second: i64) -> bool {
-    let before = EpochSeconds::new(second.saturating_sub(1));
-    let end = |member: &Member| member.cluster.maintenance.next_end(before);
-    second > state.now.as_seconds() && state.members.iter().filter_map(end).any(|end| end.as_seconds() == second)
-}
-
 /// When a job started as the fleet was played forward, and after what.
 #[derive(Debug, Clone, Copy)]
 struct PlayedStart<'a> {
@@ -177,10 +167,11 @@ struct PlayedStart<'a> {
 }
 
 impl<'a> PlayedStart<'a> {
-    fn of_record(job: &'a Job, record: &JobRecord, after_window: bool) -> Self {
+    fn of_record(job: &'a Job, record: &JobRecord) -> Self {
         let waited = record.sent.zip(record.started).filter(|(sent, started)| started > sent);
         let for_nodes = waited.map(|(sent, started)| started.since(sent));
-        Self { job, at: record.started.unwrap_or(Millis(u64::MAX)), after_window, for_nodes }
+        let (at, after_window) = (record.started.unwrap_or(Millis(u64::MAX)), record.after_window);
+        Self { job, at, after_window, for_nodes }
     }
 
     /// One with which it starts together.

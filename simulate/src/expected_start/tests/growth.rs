@@ -77,6 +77,18 @@ fn a_start_behind_a_job_that_waits_for_nodes_rests_on_them_too() {
     assert_eq!(told(&state, "second"), (text, false));
 }
 
+/// A job ends in the second in which a window ends elsewhere.
+#[test]
+fn a_start_at_the_end_of_a_window_that_kept_it_out_of_nothing_does_not_name_the_window() {
+    let busy = Member { pods: pods_of("runs", 4, "m-n0"), ..member("m", &[8]) };
+    let jobs = vec![running("runs", 4, Some(4_100)), waiting_with_run("waits", 4, Some(600))];
+    let ends = ("if the job before it ends as it says".to_owned(), true);
+    let elsewhere = state(vec![busy.clone(), with_window(member("z", &[2]), &[])], jobs.clone());
+    assert_eq!((start(&elsewhere, "waits"), told(&elsewhere, "waits")), (Some(NOW + 4_000), ends.clone()));
+    let kept_for_it = state(vec![with_window(busy, &["q"])], jobs);
+    assert_eq!((start(&kept_for_it, "waits"), told(&kept_for_it, "waits")), (Some(NOW + 4_000), ends));
+}
+
 fn waiting_with_run(name: &str, pods: u32, run_for: Option<i64>) -> LiveJob {
     LiveJob { run_for, ..waiting(name, workers(pods)) }
 }
