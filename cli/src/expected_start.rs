@@ -73,16 +73,10 @@ impl Forecast {
         };
         let mut starts = BTreeMap::new();
         for (workload, verdict) in list_verdicts(&live.controller) {
-            let start = match (verdict, &expected) {
-                (Verdict::MayStart | Verdict::Waiting, Err(why)) => build_unknown_start(why),
-                (Verdict::MayStart, _) => build_known_start(now.as_second(), now, true, "nothing speaks against it"),
-                (Verdict::Waiting, Ok(all)) => match names.get(&workload).and_then(|name| all.get(name)) {
-                    Some(start) => qualify_start(convert_start(*start, now, assume), &lost),
-                    None => build_unknown_start("it is not in its queue yet"),
-                },
-                _ => continue,
-            };
-            starts.insert(workload, start);
+            let played = expected.as_ref().map(|all| names.get(&workload).and_then(|name| all.get(name)).copied());
+            if let Some(start) = choose_start(verdict, played, (now, assume), &lost) {
+                starts.insert(workload, start);
+            }
         }
         Ok(Self { starts, assume })
     }
@@ -134,6 +128,25 @@ fn qualify_start(start: ExpectedStart, lost: &str) -> ExpectedStart {
     }
     let basis = format!("{}; nothing is taken to start in {lost}, not ready", start.basis);
     ExpectedStart { sure: false, basis, ..start }
+}
+
+/// What is told of a job: its start as the fleet was played forward, or why it was not. One that the controller
+/// releases next starts now, but where nodes have to come for it.
+fn choose_start(
+    verdict: Verdict,
+    played: Result<Option<expected_start::ExpectedStart>, &String>,
+    (now, assume): (Timestamp, Millis),
+    lost: &str,
+) -> Option<ExpectedStart> {
+    let told = |start| qualify_start(convert_start(start, now, assume), lost);
+    match (verdict, played) {
+        (Verdict::MayStart | Verdict::Waiting, Err(why)) => Some(build_unknown_start(why)),
+        (Verdict::MayStart, Ok(Some(start))) if start.basis.for_nodes.is_some() => Some(told(start)),
+        (Verdict::MayStart, _) => Some(build_known_start(now.as_second(), now, true, "nothing speaks against it")),
+        (Verdict::Waiting, Ok(Some(start))) => Some(told(start)),
+        (Verdict::Waiting, Ok(None)) => Some(build_unknown_start("it is not in its queue yet")),
+        _ => None,
+    }
 }
 
 fn convert_start(start: expected_start::ExpectedStart, now: Timestamp, assume: Millis) -> ExpectedStart {
@@ -212,6 +225,19 @@ mod tests {
         let far = of(StartTime::NotBefore(1_000_020), doubtful);
         assert_eq!(far.describe(), "not known (not before 1970-01-12T13:47Z: farther ahead than is looked)");
         assert_eq!((of(StartTime::Unknown, doubtful).describe_briefly().as_str(), far.at), ("not known", None));
+    }
+
+    #[test]
+    fn who_may_start_now_onto_nodes_that_have_to_come_is_told_when_they_do() {
+        let now = Timestamp::from_second(1_000_020).unwrap();
+        let chosen = |ahead: i64, for_nodes| {
+            let basis = StartBasis { for_nodes, before: 1, unestimated: 1, ..StartBasis::default() };
+            let played = expected_start::ExpectedStart { at: StartTime::At(1_000_020 + ahead), basis };
+            let start = choose_start(Verdict::MayStart, Ok(Some(played)), (now, Millis::from_secs(3600)), "");
+            start.unwrap().describe_briefly()
+        };
+        assert_eq!(chosen(300, Some(Millis::from_secs(300))), "perhaps 1970-01-12T13:52Z");
+        assert_eq!((chosen(300, None), chosen(0, None)), ("now".to_owned(), "now".to_owned()));
     }
 
     #[test]
