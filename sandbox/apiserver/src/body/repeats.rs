@@ -148,8 +148,8 @@ mod tests {
     #[test]
     fn repeated_keys_are_told_by_the_line_of_their_value() {
         let text = "metadata:\n  name: a\n  name: b\ndata: {x: 1, x: 2}\ndata:\n  y: 1\nlist:\n- z: 1\n  z: 2\n";
-        let told = "yaml: unmarshal errors:\n  line 3: key \"name\" already set in map\n  line 4: key \"x\" already set in \
-                    map\n  line 6: key \"data\" already set in map\n  line 9: key \"z\" already set in map";
+        let told = "yaml: unmarshal errors:\n  line 3: key \"name\" already set in map\n  line 4: key \"x\" already \
+                    set in map\n  line 6: key \"data\" already set in map\n  line 9: key \"z\" already set in map";
         assert_eq!(find_repeats(text.as_bytes()).as_deref(), Some(told));
         assert_eq!(split_repeats(told).len(), 4);
         assert_eq!(find_repeats(b"a: 1\nb: {a: 2}\n"), None);
