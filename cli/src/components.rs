@@ -59,7 +59,7 @@ pub async fn connect_for_command(kubeconfig: Option<&Path>, command: &str) -> an
     let client = connect_client(kubeconfig, command, &WriteCounts::default()).await?;
     // What does not answer now is told by what the command asks for.
     if let Err(error) = read_declared_kinds(&client).await {
-        tracing::debug!(%error, "can not read which kinds are told by data");
+        tracing::debug!(%error, "can not read which kinds are declared");
     }
     Ok(client)
 }

@@ -1,10 +1,10 @@
 //! When jobs that wait are expected to start, as `caldera job list --start` and `caldera why` tell it.
 //!
 //! Rule: an instant never stands alone. It is `about` where every job that it depends on said how long it runs, and
-//! `perhaps` where some did not, or have outrun what they said; then it says how many, and what was assumed. What can
-//! never start, or waits for somebody to change something, has none, as `caldera why` has it. Nor has anything where
-//! something that decides can not be seen. Nothing starts in a member that is not ready: that is told with each
-//! instant.
+//! `perhaps` where some did not, or have outrun what they said, or where nodes have to come first, or a member is not
+//! ready; then it says how many, and what was assumed. What can never start, or waits for somebody to change something,
+//! has none, as `caldera why` has it. Nor has anything where something that decides can not be seen. Nothing starts in
+//! a member that is not ready: that is told with each instant.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -36,7 +36,8 @@ pub struct ExpectedStart {
     /// Seconds until then.
     #[serde(skip)]
     pub ahead: Option<i64>,
-    /// Every job that it depends on said how long it runs, and keeps to it so far.
+    /// Every job that it depends on said how long it runs, and keeps to it so far; no node has to come first, and every
+    /// member is ready.
     pub sure: bool,
     /// What it rests on, or why it is not known.
     pub basis: String,
@@ -72,16 +73,10 @@ impl Forecast {
         };
         let mut starts = BTreeMap::new();
         for (workload, verdict) in list_verdicts(&live.controller) {
-            let start = match (verdict, &expected) {
-                (Verdict::MayStart | Verdict::Waiting, Err(why)) => build_unknown_start(why),
-                (Verdict::MayStart, _) => build_known_start(now.as_second(), now, true, "nothing speaks against it"),
-                (Verdict::Waiting, Ok(all)) => match names.get(&workload).and_then(|name| all.get(name)) {
-                    Some(start) => qualify_start(convert_start(*start, now, assume), &lost),
-                    None => build_unknown_start("it is not in its queue yet"),
-                },
-                _ => continue,
-            };
-            starts.insert(workload, start);
+            let played = expected.as_ref().map(|all| names.get(&workload).and_then(|name| all.get(name)).copied());
+            if let Some(start) = choose_start(verdict, played, (now, assume), &lost) {
+                starts.insert(workload, start);
+            }
         }
         Ok(Self { starts, assume })
     }
@@ -108,7 +103,8 @@ impl Forecast {
         let assume = self.assume;
         format!(
             "perhaps: some job before it gives no estimate (assumed {assume}), or is taken to run as the last of its \
-             queue or to its limit, or should have ended by now; -o wide says how many"
+             queue or to its limit, or should have ended by now; or nodes have to come first, or a member is not \
+             ready; -o wide says which, and how many"
         )
     }
 }
@@ -132,6 +128,25 @@ fn qualify_start(start: ExpectedStart, lost: &str) -> ExpectedStart {
     }
     let basis = format!("{}; nothing is taken to start in {lost}, not ready", start.basis);
     ExpectedStart { sure: false, basis, ..start }
+}
+
+/// What is told of a job: its start as the fleet was played forward, or why it was not. One that the controller
+/// releases next starts now, but where nodes have to come for it.
+fn choose_start(
+    verdict: Verdict,
+    played: Result<Option<expected_start::ExpectedStart>, &String>,
+    (now, assume): (Timestamp, Millis),
+    lost: &str,
+) -> Option<ExpectedStart> {
+    let told = |start| qualify_start(convert_start(start, now, assume), lost);
+    match (verdict, played) {
+        (Verdict::MayStart | Verdict::Waiting, Err(why)) => Some(build_unknown_start(why)),
+        (Verdict::MayStart, Ok(Some(start))) if start.basis.for_nodes.is_some() => Some(told(start)),
+        (Verdict::MayStart, _) => Some(build_known_start(now.as_second(), now, true, "nothing speaks against it")),
+        (Verdict::Waiting, Ok(Some(start))) => Some(told(start)),
+        (Verdict::Waiting, Ok(None)) => Some(build_unknown_start("it is not in its queue yet")),
+        _ => None,
+    }
 }
 
 fn convert_start(start: expected_start::ExpectedStart, now: Timestamp, assume: Millis) -> ExpectedStart {
@@ -205,8 +220,41 @@ mod tests {
              m1, m2, not ready)"
         );
         assert_eq!(qualify_start(of(at, sure), ""), of(at, sure));
+        let grows = StartBasis { for_nodes: Some(Millis::from_secs(300)), ..StartBasis::default() };
+        assert_eq!(of(at, grows).describe(), "perhaps 1970-01-12T13:52Z, in 5m (if new nodes come within 5 min)");
         let far = of(StartTime::NotBefore(1_000_020), doubtful);
         assert_eq!(far.describe(), "not known (not before 1970-01-12T13:47Z: farther ahead than is looked)");
         assert_eq!((of(StartTime::Unknown, doubtful).describe_briefly().as_str(), far.at), ("not known", None));
+    }
+
+    #[test]
+    fn who_may_start_now_onto_nodes_that_have_to_come_is_told_when_they_do() {
+        let now = Timestamp::from_second(1_000_020).unwrap();
+        let chosen = |ahead: i64, for_nodes| {
+            let basis = StartBasis { for_nodes, before: 1, unestimated: 1, ..StartBasis::default() };
+            let played = expected_start::ExpectedStart { at: StartTime::At(1_000_020 + ahead), basis };
+            let start = choose_start(Verdict::MayStart, Ok(Some(played)), (now, Millis::from_secs(3600)), "");
+            start.unwrap().describe_briefly()
+        };
+        assert_eq!(chosen(300, Some(Millis::from_secs(300))), "perhaps 1970-01-12T13:52Z");
+        assert_eq!((chosen(300, None), chosen(0, None)), ("now".to_owned(), "now".to_owned()));
+    }
+
+    #[test]
+    fn what_perhaps_means_names_each_cause() {
+        let doubts = [
+            (StartBasis { unestimated: 1, ..StartBasis::default() }, "gives no estimate (assumed 1 h)"),
+            (StartBasis { as_queue: 1, ..StartBasis::default() }, "run as the last of its queue"),
+            (StartBasis { to_limit: 1, ..StartBasis::default() }, "to its limit"),
+            (StartBasis { overdue: 1, ..StartBasis::default() }, "should have ended by now"),
+            (StartBasis { for_nodes_before: 1, ..StartBasis::default() }, "nodes have to come first"),
+            (StartBasis { for_nodes: Some(Millis(1)), ..StartBasis::default() }, "nodes have to come first"),
+        ];
+        let forecast = Forecast { starts: BTreeMap::new(), assume: Millis::from_secs(3600) };
+        let text = forecast.describe_uncertainty();
+        for (basis, cause) in doubts {
+            assert!(!basis.is_sure() && text.contains(cause), "{basis:?}: {text}");
+        }
+        assert!(text.contains("a member is not ready"), "{text}");
     }
 }

@@ -53,7 +53,7 @@ const OURS: &str = "federation.caldera.dev";
 const DATA: Rule = ("datadependency.volcano.sh", &["datasources", "datasourceclaims"], FOLLOW);
 const HYPER_JOBS: Rule = ("training.volcano.sh", &["hyperjobs"], FOLLOW);
 const POLICIES: Rule = ("policy.karmada.io", &["propagationpolicies", "clusterpropagationpolicies"], FOLLOW);
-/// Kinds that are told by data. Who tells one grants its objects to the components, or has `caldera upgrade` do it.
+/// Declared kinds. Who tells one grants its objects to the components, or has `caldera upgrade` do it.
 const KINDS: Rule = (OURS, &["workloadkinds"], FOLLOW);
 const EVENTS: Rule = ("", &["events"], &["create"]);
 const CLASSES: Rule = ("scheduling.k8s.io", &["priorityclasses"], FOLLOW);
@@ -136,7 +136,7 @@ fn build_reader_roles() -> [Value; 3] {
     [reader, role("caldera-member-reader", vec![of_members]), role("caldera-state-reader", vec![state])]
 }
 
-/// Those of kinds that are told by data, as far as this process knows them. Components alone: whoever tells a kind
+/// Those of declared kinds, as far as this process knows them. Components alone: whoever tells a kind
 /// shows its objects to no viewer.
 fn list_declared_workloads(verbs: &'static [&'static str]) -> impl Iterator<Item = Rule> {
     let declared = WorkloadKind::list_all().filter(|kind| matches!(kind, WorkloadKind::Declared(_)));

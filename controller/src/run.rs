@@ -329,7 +329,7 @@ fn update_member_watches(event: Event<Cluster>, members: &mut Members) -> Input 
 }
 
 /// Follows every kind on the host that the index needs, reading each object into what is kept of it. Returns which of
-/// those that are told by data are followed from the beginning.
+/// those that are declared are followed from the beginning.
 fn watch_host(
     client: &Client,
     inputs: &mpsc::Sender<Input>,

@@ -66,7 +66,7 @@ fn refusals(policy: &Value, write: &Write<'_>) -> Vec<String> {
     refused.map(|rule| text(&rule, "message")).collect()
 }
 
-/// The policies as they are printed where a kind is told by data.
+/// The policies as they are printed where a kind is declared.
 fn policies() -> [Value; 3] {
     LazyLock::force(&DECLARED);
     let all = build_admission_policies(&TrustedWriters::default());

@@ -75,7 +75,7 @@ pub enum Kind {
     ClusterRoleBinding,
     /// federation.caldera.dev WorkloadKind.
     KindDeclaration,
-    /// training.example.com TrainRun, a kind that is told by data.
+    /// training.example.com TrainRun, a declared kind.
     TrainRun,
     /// Any kind that can be queued.
     Queued(WorkloadKind),

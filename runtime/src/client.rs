@@ -329,6 +329,11 @@ mod tests {
             let reported = reported().await;
             assert!(!reported.contains(secret), "{reported}");
         }
+        for (second, why) in [("kind: Other", "not all of one kind"), ("apiVersion: v2", "not all of one API version")]
+        {
+            std::fs::write(&path, format!("apiVersion: v1\nkind: Config\n---\n{second}\n")).unwrap();
+            assert!(reported().await.contains(why), "{}", reported().await);
+        }
         std::fs::remove_dir_all(&dir).unwrap();
     }
 

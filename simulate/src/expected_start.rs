@@ -10,12 +10,11 @@
 //! that there is. Slurm's backfill scheduler tells `squeue --start` by the same means
 //! (`src/plugins/sched/backfill/backfill.c`), and rounds how long jobs say they run, as is done here: `bf_resolution`.
 
-use std::{collections::HashMap, sync::Arc};
-
-use caldera_core::time::EpochSeconds;
+use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 
 use crate::{
-    live::{Member, RunSource, State, build_world},
+    live::{RunSource, State, build_world},
+    metrics::JobRecord,
     policy::PolicyName,
     run::{Options, simulate_while_there_is_time},
     site::LookOn,
@@ -63,9 +62,11 @@ pub struct StartBasis {
     pub corrected: usize,
     /// Those that run longer than they said or may, or said nothing and run longer than all of the last did.
     pub overdue: usize,
-    /// Then a maintenance window ends.
+    /// Those that are expected to start before it, and wait in members for nodes to come.
+    pub for_nodes_before: usize,
+    /// Then a maintenance window ends that keeps it out until then.
     pub after_window: bool,
-    /// It waits so long in members for nodes to come.
+    /// It waits so long in members for nodes to come, or one that it starts together with does.
     pub for_nodes: Option<Millis>,
 }
 
@@ -109,33 +110,30 @@ pub fn expect_starts(
     };
     let not_yet = outcome.looked_to.map_or(StartTime::Unknown, |at| StartTime::NotBefore(second(at)));
     let mut basis = StartBasis::default();
-    let (mut expected, mut own) = (Vec::with_capacity(waiting), HashMap::new());
+    let mut expected = Vec::with_capacity(waiting);
     let overdue: HashMap<&str, bool> = state.jobs.iter().map(|job| (&*job.name, job.is_overdue(state.now))).collect();
     let source = |job: &Job| sources.get(&job.name).copied().unwrap_or(RunSource::Assumed);
     for (job, record) in world.jobs.iter().zip(&outcome.jobs) {
         if job.running.is_some() {
             basis.count(source(job), overdue.get(&*job.name) == Some(&true));
         } else {
-            expected.push((record.started.unwrap_or(Millis(u64::MAX)), job));
-            let sent = record.sent.zip(record.started).filter(|(sent, started)| *sent > world.start || started > sent);
-            if let Some((sent, started)) = sent {
-                let for_nodes = (started > sent).then(|| started.since(sent));
-                own.insert(&*job.name, (ends_window(state, second(sent)), for_nodes));
-            }
+            expected.push(PlayedStart::of_record(job, record));
         }
     }
     hold_for_last_of_unit(state, &mut expected);
-    expected.sort_by_key(|(at, _)| *at);
+    expected.sort_by_key(|start| start.at);
     let mut starts = HashMap::with_capacity(waiting);
     // Those of one instant do not wait for each other.
-    for together in expected.chunk_by(|(a, _), (b, _)| a == b) {
-        for (at, job) in together {
+    for together in expected.chunk_by(|a, b| a.at == b.at) {
+        for PlayedStart { job, at, after_window, for_nodes } in together {
             let at = if *at < Millis(u64::MAX) { StartTime::At(second(*at)) } else { not_yet };
-            let (after_window, for_nodes) = own.get(&*job.name).copied().unwrap_or_default();
-            let basis = StartBasis { after_window, for_nodes, ..basis };
+            let basis = StartBasis { after_window: *after_window, for_nodes: *for_nodes, ..basis };
             starts.insert(Arc::clone(&job.name), ExpectedStart { at, basis });
         }
-        together.iter().for_each(|(_, job)| basis.count(source(job), false));
+        for start in together {
+            basis.count(source(start.job), false);
+            basis.for_nodes_before += usize::from(start.for_nodes.is_some());
+        }
     }
     Ok(starts)
 }
@@ -158,26 +156,50 @@ const fn round_up(value: u64) -> u64 {
     }
 }
 
-/// Whether a member's maintenance window ends then.
-fn ends_window(state: &State, second: i64) -> bool {
-    let before = EpochSeconds::new(second.saturating_sub(1));
-    let end = |member: &Member| member.cluster.maintenance.next_end(before);
-    second > state.now.as_seconds() && state.members.iter().filter_map(end).any(|end| end.as_seconds() == second)
+/// When a job started as the fleet was played forward, and after what.
+#[derive(Debug, Clone, Copy)]
+struct PlayedStart<'a> {
+    job: &'a Job,
+    /// The end of time for one that did not.
+    at: Millis,
+    after_window: bool,
+    for_nodes: Option<Millis>,
 }
 
-/// None of those that start together starts before the last of them.
-fn hold_for_last_of_unit(state: &State, expected: &mut [(Millis, &Job)]) {
+impl<'a> PlayedStart<'a> {
+    fn of_record(job: &'a Job, record: &JobRecord) -> Self {
+        let waited = record.sent.zip(record.started).filter(|(sent, started)| started > sent);
+        let for_nodes = waited.map(|(sent, started)| started.since(sent));
+        let (at, after_window) = (record.started.unwrap_or(Millis(u64::MAX)), record.after_window);
+        Self { job, at, after_window, for_nodes }
+    }
+
+    /// One with which it starts together.
+    fn wait_for(&mut self, other: &Self) {
+        self.after_window = match self.at.cmp(&other.at) {
+            Ordering::Less => other.after_window,
+            Ordering::Equal => self.after_window || other.after_window,
+            Ordering::Greater => self.after_window,
+        };
+        self.at = self.at.max(other.at);
+        self.for_nodes = self.for_nodes.max(other.for_nodes);
+    }
+}
+
+/// None of those that start together starts before the last of them, and each rests on what any of them waits for.
+fn hold_for_last_of_unit(state: &State, expected: &mut [PlayedStart<'_>]) {
     let units = state.jobs.iter().filter_map(|job| Some((&*job.name, job.starts_with.as_deref()?)));
     let units: HashMap<&str, &str> = units.collect();
-    let mut last: HashMap<&str, Millis> = HashMap::new();
-    for (at, job) in expected.iter() {
-        if let Some(unit) = units.get(&*job.name) {
-            let last = last.entry(unit).or_default();
-            *last = (*last).max(*at);
+    let mut whole: HashMap<&str, PlayedStart<'_>> = HashMap::new();
+    for start in expected.iter() {
+        if let Some(unit) = units.get(&*start.job.name) {
+            whole.entry(unit).or_insert(*start).wait_for(start);
         }
     }
-    for (at, job) in expected {
-        *at = units.get(&*job.name).and_then(|unit| last.get(unit)).copied().unwrap_or(*at);
+    for start in expected {
+        if let Some(whole) = units.get(&*start.job.name).and_then(|unit| whole.get(unit)) {
+            *start = PlayedStart { job: start.job, ..*whole };
+        }
     }
 }
 
@@ -195,10 +217,12 @@ impl StartBasis {
         *counted += 1;
     }
 
-    /// Every job that it depends on said how long it runs, and keeps to it so far; and no node has to come first.
+    /// Every job that it depends on said how long it runs, and keeps to it so far; and no node has to come first, for
+    /// it or for them.
     #[must_use]
     pub const fn is_sure(&self) -> bool {
         self.for_nodes.is_none()
+            && self.for_nodes_before == 0
             && self.unestimated == 0
             && self.to_limit == 0
             && self.as_queue == 0
@@ -226,6 +250,10 @@ impl StartBasis {
         if self.overdue > 0 {
             parts.push(format!("{} should have ended by now", jobs(self.overdue)));
         }
+        if self.for_nodes_before > 0 {
+            let wait = if self.for_nodes_before == 1 { "waits" } else { "wait" };
+            parts.push(format!("{} {wait} for nodes to come", jobs(self.for_nodes_before)));
+        }
         let of_others = match (parts.is_empty(), self.before) {
             (false, _) => Some(parts.join("; ")),
             (true, 0) => None,
@@ -239,7 +267,7 @@ impl StartBasis {
             (true, before) => Some(format!("if the {before} jobs before it end as they say")),
         };
         let window = self.after_window.then(|| "once the maintenance window ends".to_owned());
-        let nodes = self.for_nodes.map(|delay| format!("if its nodes come within {delay}"));
+        let nodes = self.for_nodes.map(|delay| format!("if new nodes come within {delay}"));
         let all: Vec<String> = window.into_iter().chain(nodes).chain(of_others).collect();
         if all.is_empty() { "nothing runs or starts before it".to_owned() } else { all.join("; ") }
     }

@@ -22,7 +22,7 @@ use crate::{
 pub struct Options {
     /// Stop here, whatever still waits or runs.
     pub horizon: Option<Millis>,
-    /// Stop once nobody waits any more: what runs is of no interest.
+    /// Stop once nobody waits any more: starts alone are of interest.
     pub until_started: bool,
     /// What to report about; [`World::main_resource`] if not given.
     pub resource: Option<ResourceName>,
@@ -33,7 +33,8 @@ pub struct Options {
 pub struct Outcome {
     /// In the order of [`World::jobs`].
     pub jobs: Vec<JobRecord>,
-    /// Jobs that wait for more than every cluster together, or their queues' ceilings, could ever give.
+    /// Jobs that wait for more than every cluster together, or their queues' ceilings, could ever give; not looked for
+    /// where only starts are asked for, or where nobody looked on to the end.
     pub never: Vec<usize>,
     /// Whenever something changed.
     pub samples: Vec<Sample>,
@@ -137,12 +138,17 @@ pub(crate) fn simulate_while_there_is_time<'w>(
         site.recorder.add_elapsed();
     }
     let end = site.recorder.last_change();
-    let waits = |job: &usize| matches!(site.states[*job], JobState::Waiting);
-    let waiting: Vec<usize> = (0..world.jobs.len()).filter(waits).collect();
-    let never = waiting.into_iter().filter(|job| site.can_never_start(*job)).collect();
+    let never = if options.until_started || looked_to.is_some() { Vec::new() } else { list_never(&mut site) };
     let (fairness, capacity) = (site.recorder.fairness(), site.members.tally().capacity);
     let (jobs, samples, lost) = (site.recorder.jobs, site.recorder.samples, site.recorder.lost);
     Outcome { jobs, never, samples, fairness, lost, end, resource, capacity, first_capacity, looked_to }
+}
+
+/// Each that waits is placed into the empty clusters once.
+fn list_never(site: &mut Site<'_>) -> Vec<usize> {
+    let waits = |job: &usize| matches!(site.states[*job], JobState::Waiting);
+    let waiting: Vec<usize> = (0..site.states.len()).filter(waits).collect();
+    waiting.into_iter().filter(|job| site.can_never_start(*job)).collect()
 }
 
 const fn is_expected(state: &JobState) -> bool {

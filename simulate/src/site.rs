@@ -352,7 +352,8 @@ impl Site<'_> {
             return;
         }
         self.free = None;
-        self.recorder.sent(job);
+        let after_window = self.is_after_window(job, &parts);
+        self.recorder.sent(job, after_window);
         let pods = parts.iter().flat_map(|part| &part.pods).map(|pods| u64::from(*pods)).sum();
         let (mut missing, mut holds) = (0, Vec::new());
         for part in parts {

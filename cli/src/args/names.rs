@@ -25,7 +25,7 @@ use kube::{
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
 const MOST_NAMES: u32 = 500;
 
-/// Names of Volcano Jobs; of other kinds after `KIND/`, those that the host tells by data among them.
+/// Names of Volcano Jobs; of other kinds after `KIND/`, those that are declared on the host among them.
 pub(crate) fn complete_job_names() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let current = current.to_string_lossy();
@@ -73,7 +73,7 @@ pub(super) fn find_kind(word: &str) -> Option<WorkloadKind> {
     })
 }
 
-/// Has this process know the kinds that the host of the command line tells by data, if it answers.
+/// Has this process know the kinds that are declared on the host of the command line, if it answers.
 fn declare_kinds_of_host() {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let kubeconfig = find_flag(&words, "--kubeconfig", None).map(PathBuf::from);

@@ -151,9 +151,9 @@ fn draw_title(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'
 }
 
 fn draw_fleet(area: Rect, buffer: &mut Buffer, shown: &Shown<'_>, pen: Pen) {
-    let shown_rows = usize::from(area.width) / 34;
+    let shown_amounts = usize::from(area.width) / 34;
     let mut spans = Vec::new();
-    for amount in shown.fleet.iter().take(shown_rows.max(1)) {
+    for amount in shown.fleet.iter().take(shown_amounts.max(1)) {
         let of = |quantity: Quantity| format_amount(&amount.resource, quantity);
         let part = compute_fraction(amount.used, amount.all);
         spans.push(Span::raw(format!("{} ", escape_cell(&amount.resource))));

@@ -58,7 +58,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: caldera-
 subjects: [{kind: ServiceAccount, name: tenant, namespace: tenant}]
 ";
 
-/// A kind that is told by data, what its objects are, and one of them.
+/// A declared kind, what its objects are, and one of them.
 const TRAIN_RUN: &str = include_str!("../../../manifests/kinds/trainrun.yaml");
 const TRAIN_RUN_DEFINITION: &str = "
 apiVersion: apiextensions.k8s.io/v1

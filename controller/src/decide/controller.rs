@@ -94,7 +94,7 @@ impl Default for DefaultQueueAsked {
     }
 }
 
-/// How long first lists of kinds told by data are waited for, after all others came.
+/// How long first lists of declared kinds are waited for, after all others came.
 const DECLARED_KINDS_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 
 /// See the module.
@@ -130,7 +130,7 @@ pub struct Controller {
     pub(crate) default_queue: DefaultQueueAsked,
     /// The last decision sent releases and left the rest to this one.
     pub(crate) hurried: bool,
-    /// Since when nothing but kinds told by data is waited for.
+    /// Since when nothing but declared kinds is waited for.
     pub(crate) declared_kinds_since: Option<Timestamp>,
     /// What an admin chose last is not understood.
     pub(crate) settings_refused: bool,
@@ -157,12 +157,12 @@ impl Controller {
         self.objects.list_unlisted_kinds()
     }
 
-    /// Waits for the first lists of these kinds too, which are told by data and followed.
+    /// Waits for the first lists of these kinds too, which are declared and followed.
     pub fn require_declared_kinds(&mut self, kinds: impl IntoIterator<Item = WorkloadKind>) {
         self.objects.require_kinds(kinds);
     }
 
-    /// Waits no longer for kinds told by data whose first lists are overdue; when that is, if any is waited for.
+    /// Waits no longer for declared kinds whose first lists are overdue; when that is, if any is waited for.
     pub fn give_up_overdue_lists(&mut self, now: Timestamp) -> Option<Timestamp> {
         if !self.objects.lacks_declared_kinds_alone() {
             return None;

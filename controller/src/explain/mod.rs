@@ -266,8 +266,8 @@ fn build_answer(controller: &Controller, binding: &Binding, state: &JobState, wo
         if let Some(written) = find_written_wait(controller, workload) {
             return written;
         }
-        let sentence = "may start now: its queue has quota for it and the members have capacity; it is released with the \
-                        controller's next decision";
+        let sentence = "may start now: its queue has quota for it and the members have capacity, or nodes for it may \
+                        come there; it is released with the controller's next decision";
         return Answer { verdict: Verdict::MayStart, token: "Waiting".to_owned(), sentence: sentence.to_owned() };
     }
     match &state.phase {

@@ -94,7 +94,7 @@ pub(crate) struct Objects {
     /// No gang is admitted in part: who places them knows of no minimum.
     pub(crate) admits_whole_gangs: bool,
     missing: Option<BTreeSet<ObjectKind>>,
-    /// Kinds told by data whose first lists are waited for.
+    /// Declared kinds whose first lists are waited for.
     unlisted_kinds: BTreeSet<WorkloadKind>,
     /// Kinds of workload that were listed.
     listed: BTreeSet<WorkloadKind>,
@@ -110,12 +110,12 @@ impl Objects {
         self.unlisted_kinds.is_empty() && self.has_all_required()
     }
 
-    /// True once every kind has been listed that must be, whatever is told by data.
+    /// True once every kind has been listed that must be, whatever is declared.
     fn has_all_required(&self) -> bool {
         self.missing.as_ref().is_some_and(BTreeSet::is_empty)
     }
 
-    /// True if nothing but first lists of kinds told by data is waited for.
+    /// True if nothing but first lists of declared kinds is waited for.
     pub(crate) fn lacks_declared_kinds_alone(&self) -> bool {
         !self.unlisted_kinds.is_empty() && self.has_all_required()
     }

@@ -94,7 +94,7 @@ pub fn plan_moves(
     for hot in round.list_hot_clusters() {
         round.choose_jobs_to_move(hot, &receivers, &mut find_place);
     }
-    round.leaving.into_iter().map(|leaving| leaving.reported).collect()
+    round.leaving.into_iter().map(|leaving| leaving.job_move).collect()
 }
 
 /// Who leaves, and what the clusters are taken to use then.
@@ -107,7 +107,7 @@ struct Round<'a> {
 
 /// A job that leaves, and what it takes with it.
 struct Leaving {
-    reported: JobMove,
+    job_move: JobMove,
     /// What it is taken to use, by cluster.
     uses: BTreeMap<String, Resources>,
     /// The same where it goes.
@@ -146,8 +146,8 @@ impl<'a> Round<'a> {
             let Some(brings) = self.find_place_below_thresholds(candidate, &uses, receivers, find_place) else {
                 continue;
             };
-            let reported = self.describe_move(candidate, hot, &brings, receivers);
-            let leaving = Leaving { reported, uses, brings };
+            let job_move = self.describe_move(candidate, hot, &brings, receivers);
+            let leaving = Leaving { job_move, uses, brings };
             self.apply_move(&leaving);
             self.leaving.push(leaving);
         }
@@ -158,7 +158,7 @@ impl<'a> Round<'a> {
     /// Who may leave a cluster, in the order of victims.
     fn list_candidates(&self, hot: &str) -> Vec<&'a PlacedJob> {
         let LoadInput { jobs, fleet, now, .. } = *self.input;
-        let leaves = |job: &JobId| self.leaving.iter().any(|leaving| leaving.reported.id == *job);
+        let leaves = |job: &JobId| self.leaving.iter().any(|leaving| leaving.job_move.id == *job);
         let mut all: Vec<&PlacedJob> = jobs
             .iter()
             .filter(|one| one.asks.contains_key(hot) && self.may_leave(one) && !leaves(&one.job.id))
@@ -209,7 +209,7 @@ impl<'a> Round<'a> {
         receivers: &BTreeSet<String>,
         find_place: &mut impl FnMut(&[&JobId], &JobId, &BTreeSet<String>) -> Option<BTreeMap<String, u64>>,
     ) -> Option<BTreeMap<String, Resources>> {
-        let before: Vec<&JobId> = self.leaving.iter().map(|leaving| &leaving.reported.id).collect();
+        let before: Vec<&JobId> = self.leaving.iter().map(|leaving| &leaving.job_move.id).collect();
         let mut all = Resources::new();
         uses.values().for_each(|uses| all.add(uses));
         let mut open: BTreeSet<String> = receivers

@@ -1,4 +1,4 @@
-//! The kinds that admins told by data, and which of what they told counts.
+//! The kinds that admins declared, and which of these declarations count.
 //!
 //! Rule: a [`KindDeclaration`](super::kind_declaration::KindDeclaration) becomes a [`Layout`] like those of the kinds
 //! told in code, and from then on nothing asks where it is from. It counts unless it names a kind of Kubernetes,
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::cel::list_in_cel;
 
-/// Kinds that a host may have told by data.
+/// Kinds that may be declared on a host.
 pub const MOST_DECLARED_KINDS: usize = 32;
 /// Tables that a process makes of them, each time that one is changed.
 const MOST_TABLES: usize = 512;

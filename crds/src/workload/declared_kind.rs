@@ -1,4 +1,4 @@
-//! The kinds that are told by data, as this process knows them.
+//! The declared kinds, as this process knows them.
 //!
 //! Which of them count, and how long they stay, is [`declared`](super::declared)'s to say.
 
@@ -23,7 +23,7 @@ pub(super) struct KindNames {
     pub(super) aliases: &'static [&'static str],
 }
 
-/// A kind that is told by data. Two are the same if they are of one kind, whatever is told of it.
+/// A declared kind. Two are the same if they are of one kind, whatever is told of it.
 #[derive(Debug, Clone, Copy)]
 pub struct DeclaredKind(pub(super) &'static Table);
 
@@ -93,7 +93,7 @@ pub(super) fn known() -> &'static RwLock<Known> {
     KNOWN.get_or_init(RwLock::default)
 }
 
-/// The kinds that are told by data and count.
+/// The declared kinds that count.
 pub(super) fn list_declared_kinds() -> Arc<[DeclaredKind]> {
     Arc::clone(&known().read().unwrap_or_else(PoisonError::into_inner).kinds)
 }

@@ -1,6 +1,6 @@
 //! The kinds of workload that can be queued, and how the API names each.
 //!
-//! This table, that of [`layouts`], the match arms in this folder and what admins tell by data
+//! This table, that of [`layouts`], the match arms in this folder and what admins declare
 //! ([`declared`](super::declared)) are all that depends on the kind: controller, scheduler, webhook and command line
 //! iterate over [`WorkloadKind::list_all`] and ask the kind for the rest.
 
@@ -49,7 +49,7 @@ pub enum WorkloadKind {
     LeaderWorkerSet,
     /// `sparkoperator.k8s.io` SparkApplication.
     SparkApplication,
-    /// A kind that an admin told by data.
+    /// A kind that an admin declared.
     Declared(DeclaredKind),
 }
 
@@ -74,7 +74,7 @@ impl WorkloadKind {
         Self::SparkApplication,
     ];
 
-    /// Every kind in scope: those that are told in code, and those that are told by data.
+    /// Every kind in scope: those that are told in code, and those that are declared.
     pub fn list_all() -> impl Iterator<Item = Self> {
         let declared = iter::once_with(list_declared_kinds);
         let declared = declared.flat_map(|all| (0..all.len()).filter_map(move |at| all.get(at).copied()));

@@ -1,4 +1,4 @@
-//! `federation.caldera.dev/v1alpha1` WorkloadKind: a kind of workload that an admin tells by data.
+//! `federation.caldera.dev/v1alpha1` WorkloadKind: a kind of workload that an admin declares.
 //!
 //! It says what a table of this folder says of a kind: where in its objects the pods, their number and its status are.
 //! A path is a list of fields with dots between them, so following one costs no more than its length. Which objects
@@ -20,7 +20,7 @@ pub(crate) const PATH: &str = "^[A-Za-z_][A-Za-z0-9_-]*([.][A-Za-z_][A-Za-z0-9_-
 const STATUS_PATH: &str = "^status([.][A-Za-z_][A-Za-z0-9_-]*)+$";
 
 object! {
-    /// A kind of workload that is queued, told by data.
+    /// A kind of workload that an admin declares, and that is queued.
     KindDeclaration as "WorkloadKind", "federation.caldera.dev", "v1alpha1", "workloadkinds", ClusterResourceScope
     { spec: KindDeclarationSpec } {}
 }

@@ -2,7 +2,7 @@
 //!
 //! Rule: each kind's own controller says how many pods it makes of which template, and how it writes that they run or
 //! have ended. [`layouts`](super::layouts) has the tables of the kinds told in code and names the sources,
-//! [`declared`](super::declared) makes those of the kinds told by data.
+//! [`declared`](super::declared) makes those of the declared kinds.
 
 use caldera_core::gang::TaskName;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! A kind of an admin's own, told by data: its jobs wait, are placed whole, run, are evicted, end, and give their quota
+//! A declared kind, an admin's own: its jobs wait, are placed whole, run, are evicted, end, and give their quota
 //! back, as those of kinds told in code do. What tells it is the file that the docs name.
 
 use anyhow::{Context, ensure};

@@ -127,7 +127,7 @@ fn describe_kubeconfig_error(error: &KubeconfigError) -> String {
         KubeconfigError::CurrentContextNotSet => "it has no current-context".to_owned(),
         KubeconfigError::MissingClusterUrl => "its cluster has no address".to_owned(),
         KubeconfigError::FindPath => "there is no home directory to look in".to_owned(),
-        // Of kinds and environment, not of content.
-        _ => "it holds no cluster, user and context that go together".to_owned(),
+        KubeconfigError::KindMismatch => "its files or documents are not all of one kind".to_owned(),
+        KubeconfigError::ApiVersionMismatch => "its files or documents are not all of one API version".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! The kinds of workload that admins tell by data: known before anything else is read, and followed as they come.
+//! The kinds of workload that admins declare: known before anything else is read, and followed as they come.
 //!
 //! Rule: a component declares what the host has before it follows any workload, so that none of them is taken for an
 //! object that nobody queues. Later ones, and changes, count as they come: the objects of the kind are read anew then.
@@ -51,7 +51,7 @@ pub async fn read_declared_kinds(client: &Client) -> Result<(), kube::Error> {
             declare_all(&all, |_| false);
         }
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
-            tracing::debug!(why = status.message, "the host tells no kinds by data; what is known stays known");
+            tracing::debug!(why = status.message, "no kinds are declared on the host; what is known stays known");
         }
         Err(error) => return Err(error),
     }
@@ -64,9 +64,9 @@ pub async fn declare_kinds(client: &Client, stop: &CancellationToken) {
     while let Err(error) = read_declared_kinds(client).await {
         let error = describe_error(&error);
         if wait == READ_AGAIN {
-            tracing::warn!(error, "can not read which kinds are told by data; trying again until it works");
+            tracing::warn!(error, "can not read which kinds are declared; trying again until it works");
         } else {
-            tracing::debug!(error, "still can not read which kinds are told by data");
+            tracing::debug!(error, "still can not read which kinds are declared");
         }
         tokio::select! {
             biased;
@@ -141,7 +141,7 @@ struct Followed {
 }
 
 impl<T: Send + 'static> Follower<T> {
-    /// Follows the kinds that are told by data: `follow` is called for each, and again when it is told anew. The kinds
+    /// Follows the declared kinds: `follow` is called for each, and again when it is told anew. The kinds
     /// that the process knows already are followed at once, also those that the host does not tell any more: they are
     /// returned.
     pub fn follow_declared_kinds(

@@ -162,7 +162,7 @@ async fn a_change_that_a_watch_tells_says_that_it_works_again() {
     assert_eq!(health.failing_since(), None);
 }
 
-/// A server with one kind that is told by data, of which nothing may be listed before it is granted.
+/// A server with one declared kind, of which nothing may be listed before it is granted.
 async fn answer_declared(request: http::Request<Body>, is_granted: bool) -> http::Response<Body> {
     let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
     if is_watch {

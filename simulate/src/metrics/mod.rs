@@ -31,6 +31,8 @@ pub struct JobRecord {
     pub bound: Millis,
     /// When it was last sent to members.
     pub sent: Option<Millis>,
+    /// Then a maintenance window ended that had kept it out there.
+    pub after_window: bool,
     /// When its last part was bound, the first time.
     pub started: Option<Millis>,
     /// When it ended.
@@ -175,12 +177,12 @@ impl Recorder {
     pub(crate) fn resumed(&mut self, job: usize) {
         self.record_waiting(job);
         self.jobs[job].resumed = true;
-        self.sent(job);
+        self.sent(job, false);
     }
 
-    pub(crate) fn sent(&mut self, job: usize) {
+    pub(crate) fn sent(&mut self, job: usize, after_window: bool) {
         self.add_elapsed();
-        self.jobs[job].sent = Some(self.clock);
+        (self.jobs[job].sent, self.jobs[job].after_window) = (Some(self.clock), after_window);
         self.jobs[job].clusters = 0;
         self.facts[job].stage = Stage::Sent;
         (self.now.waiting, self.now.sent) = (self.now.waiting - 1, self.now.sent + 1);

@@ -2,10 +2,15 @@
 //!
 //! Rule: windows as `caldera_core::maintenance` has them, in real time; nodes as [`crate::members`] lets them come.
 
-use caldera_core::{maintenance::ExpectedRun, queue::CapacityGrowth, time::EpochSeconds};
+use caldera_core::{
+    maintenance::{ExpectedRun, MaintenanceWindow},
+    node_groups::share_nodes,
+    queue::CapacityGrowth,
+    time::EpochSeconds,
+};
 
 use super::Site;
-use crate::time::Millis;
+use crate::{members::Part, time::Millis};
 
 /// How much more capacity there may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,9 +39,31 @@ impl Site<'_> {
     }
 
     pub(super) fn next_window_end(&self) -> Option<Millis> {
-        let end = self.members.next_maintenance_end(self.epoch(self.now))?;
-        let since = end.as_seconds().saturating_sub(self.world.origin.as_seconds());
-        u64::try_from(since).ok().map(Millis::from_secs)
+        self.virtual_time(self.members.next_maintenance_end(self.epoch(self.now))?)
+    }
+
+    /// `None` before the origin.
+    fn virtual_time(&self, at: EpochSeconds) -> Option<Millis> {
+        u64::try_from(at.seconds_since(self.world.origin)).ok().map(Millis::from_secs)
+    }
+
+    /// Whether a maintenance window ends now that kept a job out of the cluster of one of these parts.
+    pub(super) fn is_after_window(&self, job: usize, parts: &[Part]) -> bool {
+        let shape = &self.job(job).shape;
+        let path = shape.binding.queue.as_ref().map(|queue| queue.path.as_slice()).unwrap_or_default();
+        let keeps_out = |window: &MaintenanceWindow| {
+            let is_about = match (window.nodes(), shape.gang.node_groups()) {
+                (Some(theirs), Some(own)) => share_nodes(own, &theirs),
+                _ => true,
+            };
+            is_about && !path.iter().any(|queue| window.queues.contains(queue))
+        };
+        let just_now = self.epoch(self.now).saturating_add(-1);
+        let ends_one = |part: &Part| {
+            let mut windows = self.world.clusters[part.cluster].cluster.maintenance.list_windows_ending_after(just_now);
+            windows.any(|window| self.virtual_time(window.end) == Some(self.now) && keeps_out(window))
+        };
+        self.now > self.world.start && parts.iter().any(ends_one)
     }
 
     /// When a job would run that starts now; `None` where no maintenance window is to come.

@@ -4,7 +4,7 @@
 //! What an outage stops (`failurePolicy`): jobs, CronJobs, HyperJobs and queues; bindings of Volcano Jobs, and those of
 //! other kinds in namespaces that opted in; Works of Volcano Jobs, of what names a queue where CEL can see it, and of a
 //! workload's binding that carry another kind. Other bindings go on, since they do not tell whether their workload
-//! names a queue, and so do other Works, and all of kinds that were told by data since it was registered. Who acts on
+//! names a queue, and so do other Works, and all of kinds that were declared since it was registered. Who acts on
 //! members, settings and other workloads, by Commands, and who submits these workloads and CronJobs of Kubernetes, is
 //! not known then; nor are wrong annotations of members and wrong settings refused.
 //!

@@ -69,7 +69,7 @@ impl KindsInCel {
         )
     }
 
-    /// Whether a binding is of a kind that may be told by data, and was not when the webhook was registered.
+    /// Whether a binding is of a kind that may be declared, and was not when the webhook was registered.
     pub(super) fn match_undeclared_kind(&self) -> String {
         let of = "object.spec.resource";
         format!("{} && !({}) && !({VOLCANO_KIND})", match_own_group(of), self.match_other_kind())
@@ -98,7 +98,7 @@ fn match_any_manifest(test: &str) -> String {
 const SCHEDULED_SPARK: &str =
     "m.kind == 'ScheduledSparkApplication' && m.apiVersion.startsWith('sparkoperator.k8s.io/')";
 
-/// Whether an object's group may be that of a kind told by data: neither a reserved one nor below one.
+/// Whether an object's group may be that of a declared kind: neither a reserved one nor below one.
 fn match_own_group(of: &str) -> String {
     let reserved = RESERVED_GROUPS.map(|group| format!("{group}/"));
     let reserved = list_in_cel(reserved.iter().map(String::as_str));
@@ -182,7 +182,7 @@ fn match_changed_stamps() -> String {
 /// Whether a workload names a queue: itself, on its pods, or in the field of its own kind for that.
 fn match_named_queue() -> String {
     let fields: BTreeSet<&[&str]> = WorkloadKind::list_all().flat_map(WorkloadKind::list_queue_fields).collect();
-    // Names of fields, told by data too, that are no words of CEL.
+    // Names of fields, declared ones too, that are no words of CEL.
     let is_plain = |field: &str| field.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
     let fields = fields.into_iter().filter(|path| path.iter().all(|field| is_plain(field)));
     let is_set = |path: &[&str]| {

@@ -117,7 +117,7 @@ pub(super) fn check_rights(facts: &Facts) -> Vec<Finding> {
             denied.entry((right.component.as_str(), is_of_declared_kind(facts, right))).or_default().push(right);
         }
     }
-    // What is printed knows no kind that is told by data, and would take the rights to it away.
+    // What is printed knows no declared kind, and would take the rights to it away.
     let apply = "caldera manifests --only rbac | kubectl apply --server-side -f -";
     let fix = if facts.declared_kinds.is_empty() { apply } else { UPGRADE };
     for ((component, is_reported), rights) in denied {

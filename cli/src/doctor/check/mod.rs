@@ -25,7 +25,7 @@ const CHECK_WEBHOOKS: Check = Check::Webhooks;
 const OURS: &str = ".caldera.dev";
 /// Prints webhook configurations and admission policies.
 const APPLY: &str = "caldera manifests --only webhooks --webhook-url https://HOST:PORT --ca-bundle ca.pem | kubectl apply --server-side -f -";
-/// Makes roles, webhook configurations and policies anew, with the kinds that are told by data.
+/// Makes roles, webhook configurations and policies anew, with the declared kinds.
 const UPGRADE: &str = "caldera upgrade --kubeconfig karmada.kubeconfig";
 
 /// What mends a registration that is there.

@@ -1,6 +1,7 @@
 //! Keys that a YAML mapping has more than once, in the words of Go's strict reader (`sigs.k8s.io/yaml`,
 //! `go.yaml.in/yaml/v2` `setMapIndex`): each is told with the line of its value, once that value was read.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -53,9 +54,10 @@ impl Tree {
     fn list_repeats(&self, found: &mut Vec<String>) {
         match self {
             Self::Mapping(entries) => {
-                for (index, (key, value)) in entries.iter().enumerate() {
+                let mut seen = BTreeSet::new();
+                for (key, value) in entries {
                     value.value.list_repeats(found);
-                    if entries.iter().take(index).any(|(before, _)| before == key) {
+                    if !seen.insert(key) {
                         let line = value.referenced.line();
                         found.push(format!("line {line}: key {} already set in map", go_quote(key)));
                     }
@@ -146,11 +148,23 @@ mod tests {
     #[test]
     fn repeated_keys_are_told_by_the_line_of_their_value() {
         let text = "metadata:\n  name: a\n  name: b\ndata: {x: 1, x: 2}\ndata:\n  y: 1\nlist:\n- z: 1\n  z: 2\n";
-        let told = "yaml: unmarshal errors:\n  line 3: key \"name\" already set in map\n  line 4: key \"x\" already set in \
-                    map\n  line 6: key \"data\" already set in map\n  line 9: key \"z\" already set in map";
+        let told = "yaml: unmarshal errors:\n  line 3: key \"name\" already set in map\n  line 4: key \"x\" already \
+                    set in map\n  line 6: key \"data\" already set in map\n  line 9: key \"z\" already set in map";
         assert_eq!(find_repeats(text.as_bytes()).as_deref(), Some(told));
         assert_eq!(split_repeats(told).len(), 4);
         assert_eq!(find_repeats(b"a: 1\nb: {a: 2}\n"), None);
+    }
+
+    /// The time grew with the square of the number: this would take minutes.
+    #[test]
+    fn a_mapping_of_many_keys_is_looked_through_in_time() {
+        let unknown = serde_saphyr::Location::UNKNOWN;
+        let entry = |i: u32| (format!("k{i:06}"), Spanned::new(Tree::Scalar, unknown, unknown));
+        let tree = Tree::Mapping((0..250_000).chain([7]).map(entry).collect());
+        let (mut found, begun) = (Vec::new(), std::time::Instant::now());
+        tree.list_repeats(&mut found);
+        assert_eq!(found, [format!("line {}: key \"k000007\" already set in map", unknown.line())]);
+        assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::cel_type::{
     AUTHORIZER, DOTTED, EITHER, GLOBAL, MEMBERS, RESOURCE_CHECK, Type, authorizer_result, has_member, is_listed,
     result_of, takes_arguments,
 };
-use super::formats::Format;
+use super::formats::{is_go_duration, is_go_timestamp};
 use super::node::Node;
 
 mod operator;
@@ -119,8 +119,8 @@ impl<'s, 'a> Checker<'s, 'a> {
             let text = text.inner();
             let sound = match call.func_name.as_str() {
                 "matches" => regex::Regex::new(text).is_ok(),
-                "duration" => Format::Text("duration").accepts(text),
-                "timestamp" => Format::Text("date-time").accepts(text),
+                "duration" => is_go_duration(text),
+                "timestamp" => is_go_timestamp(text),
                 _ => true,
             };
             if !sound {
@@ -403,6 +403,7 @@ mod tests {
         assert_eq!(of_text("self.matches('[a]')"), None);
         let found = of_text("duration(\"x\") == duration('1h')").unwrap();
         assert!(found.contains("1:10: invalid duration argument"), "{found}");
+        assert!(of_text("duration('1d') > duration('1h')").unwrap().contains("1:10: invalid duration argument"));
         assert!(of_text("timestamp(self) < timestamp('y')").unwrap().contains("1:29: invalid timestamp argument"));
     }
 

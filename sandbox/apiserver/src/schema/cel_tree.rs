@@ -1,6 +1,8 @@
 //! The parsed tree of a CEL expression: its parts, and the macros with two variables (`cel-go/ext/comprehensions.go`),
 //! which the parser leaves as calls. Each becomes a loop over pairs: `@entries` makes them of a list or a map, and the
-//! two variables read them. `@merge` adds the entries of one map to another.
+//! two variables read them. `@merge` adds the entries of one map to another. `optMap` and `optFlatMap`
+//! (`cel-go/cel/library.go`) become a loop over what is there, which `@present` lists: one value or none. `@optional`
+//! makes of such a list what it was.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use kube_cel::cel::common::ast::{
     MapExpr, operators,
 };
 use kube_cel::cel::extractors::This;
-use kube_cel::cel::objects::{Key, Map};
+use kube_cel::cel::objects::{Key, Map, OptionalValue};
 use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value as CelValue};
 
 const RESULT: &str = "@result";
@@ -99,23 +101,28 @@ pub fn optional_variable(call: &CallExpr) -> Option<(&str, &IdedExpr)> {
     }
 }
 
-/// `target.hasValue() ? optional.of(body) : optional.none()`, where the variable is `target.value()`.
-fn expand_optional(call: &CallExpr, name: &str, body: &IdedExpr) -> Expr {
-    let target = call.target.as_deref().cloned().unwrap_or_default();
-    let of = |target: IdedExpr, function: &str, args: Vec<IdedExpr>| {
-        made_of(Expr::Call(CallExpr { func_name: function.to_owned(), target: Some(Box::new(target)), args }))
+/// The body in the place of the value that is there. The loop has the macro's own variable: so each part is there once,
+/// and an inner variable of the same name hides it. It gathers a list: of an optional value that is a loop's variable
+/// the interpreter keeps what is in it alone.
+fn loop_over_present(call: &CallExpr, name: &str, body: &IdedExpr) -> Expr {
+    let loop_step = match call.func_name.as_str() {
+        "optMap" => made_of(Expr::List(ListExpr::new(vec![body.clone()]))),
+        _ => call_of("@present", vec![body.clone()]),
     };
-    let mut body = body.clone();
-    replace_with(&mut body, name, &of(target.clone(), "value", Vec::new()).expr);
-    let found = match call.func_name.as_str() {
-        "optMap" => of(ident_of("optional"), "of", vec![body]),
-        _ => body,
-    };
-    let none = of(ident_of("optional"), "none", Vec::new());
-    call_of(operators::CONDITIONAL, vec![of(target, "hasValue", Vec::new()), found, none]).expr
+    let gathered = Expr::Comprehension(Box::new(ComprehensionExpr {
+        iter_range: call_of("@present", call.target.as_deref().cloned().into_iter().collect()),
+        iter_var: name.to_owned(),
+        iter_var2: None,
+        accu_var: RESULT.to_owned(),
+        accu_init: made_of(Expr::List(ListExpr::new(Vec::new()))),
+        loop_cond: boolean_of(true),
+        loop_step,
+        result: ident_of(RESULT),
+    }));
+    call_of("@optional", vec![made_of(gathered)]).expr
 }
 
-/// Makes loops of the macros with two variables, and values of the names of types.
+/// Makes loops of the macros that the parser leaves, and values of the names of types.
 pub fn expand_loops(tree: &mut IdedExpr) {
     parts_of_mut(tree).into_iter().for_each(expand_loops);
     if let Expr::Ident(name) = &tree.expr
@@ -125,7 +132,7 @@ pub fn expand_loops(tree: &mut IdedExpr) {
     }
     let Expr::Call(call) = &tree.expr else { return };
     if let Some((name, body)) = optional_variable(call) {
-        tree.expr = expand_optional(call, name, body);
+        tree.expr = loop_over_present(call, name, body);
         return;
     }
     let Some((key, value, parts)) = two_variables(call) else { return };
@@ -142,17 +149,17 @@ pub fn expand_loops(tree: &mut IdedExpr) {
     }
 }
 
+/// Puts one of a pair in the place of a variable.
 fn replace_variable(tree: &mut IdedExpr, name: &str, entry: &str, position: i64) {
-    replace_with(tree, name, &call_of(operators::INDEX, vec![ident_of(entry), integer_of(position)]).expr);
-}
-
-/// Puts an expression in the place of a variable.
-fn replace_with(tree: &mut IdedExpr, name: &str, with: &Expr) {
     match &mut tree.expr {
-        Expr::Ident(found) if found == name => tree.expr = with.clone(),
+        Expr::Ident(found) if found == name => {
+            *tree = call_of(operators::INDEX, vec![ident_of(entry), integer_of(position)]);
+        }
         // An inner loop hides the name.
-        Expr::Comprehension(inner) if inner.iter_var == name => replace_with(&mut inner.iter_range, name, with),
-        _ => parts_of_mut(tree).into_iter().for_each(|part| replace_with(part, name, with)),
+        Expr::Comprehension(inner) if inner.iter_var == name => {
+            replace_variable(&mut inner.iter_range, name, entry, position);
+        }
+        _ => parts_of_mut(tree).into_iter().for_each(|part| replace_variable(part, name, entry, position)),
     }
 }
 
@@ -233,6 +240,8 @@ fn call_of(name: &str, args: Vec<IdedExpr>) -> IdedExpr {
 pub fn register_loops(context: &mut Context<'_>) {
     context.add_function("@entries", list_entries);
     context.add_function("@merge", merge_maps);
+    context.add_function("@optional", find_first);
+    context.add_function("@present", list_present);
     context.add_function("type", |value: CelValue| type_text(type_name(&value)));
     context.add_function("string", |value: CelValue| text_of_value(&value));
     context.add_function("dyn", |value: CelValue| Ok::<CelValue, ExecutionError>(value));
@@ -302,6 +311,22 @@ fn list_entries(context: &FunctionContext<'_, '_>) -> Result<CelValue, Execution
     Ok(CelValue::List(Arc::new(entries)))
 }
 
+fn list_present(context: &FunctionContext<'_, '_>) -> Result<CelValue, ExecutionError> {
+    let [target] = context.args else { return Err(ExecutionError::NoSuchOverload) };
+    let target = CelValue::resolve(target, context.ptx)?;
+    let present = <&OptionalValue>::try_from(&target)?.value().cloned();
+    Ok(CelValue::List(Arc::new(present.into_iter().collect())))
+}
+
+fn find_first(context: &FunctionContext<'_, '_>) -> Result<CelValue, ExecutionError> {
+    let [list] = context.args else { return Err(ExecutionError::NoSuchOverload) };
+    let CelValue::List(list) = CelValue::resolve(list, context.ptx)? else {
+        return Err(ExecutionError::NoSuchOverload);
+    };
+    let found = list.first().cloned().map_or_else(OptionalValue::none, OptionalValue::of);
+    Ok(CelValue::Opaque(Arc::new(found)))
+}
+
 fn merge_maps(context: &FunctionContext<'_, '_>) -> Result<CelValue, ExecutionError> {
     let [gathered, added] = context.args else { return Err(ExecutionError::NoSuchOverload) };
     let values = (CelValue::resolve(gathered, context.ptx)?, CelValue::resolve(added, context.ptx)?);
@@ -362,22 +387,55 @@ mod tests {
         assert_eq!(value_of("type([1]) == type([2]) && type(null) == null_type"), CelValue::Bool(true));
     }
 
+    fn optional_tree(source: &str) -> IdedExpr {
+        let mut tree = Parser::default().enable_optional_syntax(true).parse(source).unwrap();
+        expand_loops(&mut tree);
+        tree
+    }
+
     #[test]
     fn a_value_that_may_be_missing_is_mapped_where_it_is_there() {
-        let parsed = |source: &str| {
-            let mut tree = Parser::default().enable_optional_syntax(true).parse(source).unwrap();
-            expand_loops(&mut tree);
-            tree
-        };
         let mut context = Context::default();
         register_loops(&mut context);
         for (source, wanted) in [
             ("optional.of(2).optMap(x, x + 1).value()", 3),
             ("optional.none().optMap(x, x + 1).orValue(7)", 7),
             ("optional.of(2).optFlatMap(x, optional.of(x * 2)).value()", 4),
+            ("optional.of(2).optFlatMap(x, optional.none()).orValue(7)", 7),
+            ("optional.of(2).optMap(x, optional.of(x + 1).optMap(x, x * 5).value() + x).value()", 17),
         ] {
-            assert_eq!(CelValue::resolve(&parsed(source), &context).unwrap(), CelValue::Int(wanted), "{source}");
+            assert_eq!(CelValue::resolve(&optional_tree(source), &context).unwrap(), CelValue::Int(wanted), "{source}");
         }
+    }
+
+    #[test]
+    fn an_inner_variable_of_a_name_is_not_taken_for_the_outer_one() {
+        let mut context = Context::default();
+        register_loops(&mut context);
+        for (source, wanted) in [
+            ("[5].all(v, optional.of(v).optMap(n, [1, 2].exists(v, v == n)).value())", false),
+            ("[5].all(v, optional.of(v).optMap(n, [1, 5].exists(v, v == n)).value())", true),
+            ("[5].all(i, v, optional.of(v).optMap(i, i == 5 && v == 5).value())", true),
+        ] {
+            assert_eq!(
+                CelValue::resolve(&optional_tree(source), &context).unwrap(),
+                CelValue::Bool(wanted),
+                "{source}"
+            );
+        }
+    }
+
+    /// Each step had the one before it three times within.
+    #[test]
+    fn a_chain_of_mapped_values_grows_by_its_length() {
+        fn count_nodes(tree: &IdedExpr) -> usize {
+            1 + parts_of(tree).into_iter().map(count_nodes).sum::<usize>()
+        }
+        let nodes = |links: usize| {
+            let chain = ".optMap(a, a + a)".repeat(links);
+            count_nodes(&optional_tree(&format!("optional.of(1){chain}.hasValue()")))
+        };
+        assert!(nodes(8) <= 2 * nodes(4), "{} {}", nodes(4), nodes(8));
     }
 
     #[test]

@@ -143,6 +143,10 @@ pattern!(
     GO_DURATION,
     r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*$"
 );
+pattern!(
+    GO_TIMESTAMP,
+    r"^([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,][0-9]+)?(?:Z|[+-]([0-9]{2}):([0-9]{2}))$"
+);
 pattern!(SCALA_DURATION, r"(\d+)\s*([A-Za-zµ]+)");
 pattern!(SHORT_NAME, r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$");
 pattern!(LONG_NAME, r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$");
@@ -222,8 +226,24 @@ fn is_date_time(text: &str) -> bool {
         })
 }
 
+/// Whether Go reads a span of time in it, as CEL does (`time.ParseDuration`), but for one of more than 292 years.
+pub fn is_go_duration(text: &str) -> bool {
+    matches!(text, "0" | "+0" | "-0") || GO_DURATION.is_match(text)
+}
+
+/// Whether Go reads an instant of RFC 3339 in it, of the years that CEL knows (`time.Parse`, `minUnixTime`).
+pub fn is_go_timestamp(text: &str) -> bool {
+    let Some(parts) = GO_TIMESTAMP.captures(text) else { return false };
+    let date = parts.get(1).map_or("", |date| date.as_str());
+    let at_most = |part: usize, most: u8| {
+        parts.get(part).is_none_or(|number| number.as_str().parse::<u8>().is_ok_and(|number| number <= most))
+    };
+    let offset = at_most(5, 24) && at_most(6, 60);
+    is_date(date) && !date.starts_with("0000") && at_most(2, 23) && at_most(3, 59) && at_most(4, 59) && offset
+}
+
 fn is_duration(text: &str) -> bool {
-    if matches!(text, "0" | "+0" | "-0") || GO_DURATION.is_match(text) {
+    if is_go_duration(text) {
         return true;
     }
     // Scala's notation: the last name of each unit may be continued ("minutes").
@@ -324,6 +344,42 @@ mod tests {
         }
         for name in TEXT_FORMATS {
             let _ = Format::Text(name).accepts("x");
+        }
+    }
+
+    /// What Go 1.26 says of them.
+    #[test]
+    fn cel_reads_spans_and_instants_as_go_does() {
+        for text in ["5m", "0", "+0", "1h30m", "-1.5h", ".5s", "5.s", "+5m", "1µs", "1s2h"] {
+            assert!(is_go_duration(text), "{text}");
+        }
+        for text in ["1d", "3 days", "5 minutes", "P1D", "1h 1m", ".s", "", "1h1d"] {
+            assert!(!is_go_duration(text), "{text}");
+        }
+        for text in [
+            "2024-02-29T23:59:59Z",
+            "2024-01-01T00:00:00.1234567890123Z",
+            "2024-01-01T00:00:00,5-00:00",
+            "2024-01-01T0:00:00Z",
+            "2024-01-01T00:00:00+24:60",
+        ] {
+            assert!(is_go_timestamp(text), "{text}");
+        }
+        for text in [
+            "2024-01-01",
+            "2024-01-01t00:00:00Z",
+            "2024-01-01T00:00:00z",
+            "2024-01-01 00:00:00Z",
+            "2024-01-01T00:00:00x5Z",
+            "2024-01-01T00:00:60Z",
+            "2024-01-01T24:00:00Z",
+            "2024-02-30T00:00:00Z",
+            "0000-01-01T00:00:00Z",
+            "2024-01-01T00:00:00+25:00",
+            "2024-01-01T00:00:00+0200",
+            "2024-01-01T00:00:00",
+        ] {
+            assert!(!is_go_timestamp(text), "{text}");
         }
     }
 

@@ -176,10 +176,12 @@ impl SplitJob<'_> {
             let mut variables = self.build_host_variables(lists);
             variables.push(("CALDERA_TASK_OFFSET".to_owned(), self.count_pods_before_and_all(name).before.to_string()));
             variables.extend(framework::build_framework_variables(self, plugins, name));
+            let defaults = framework::build_framework_defaults(plugins, name);
             let Some(pod) = task.pointer_mut("/template/spec") else { continue };
             for kind in ["initContainers", "containers"] {
                 for container in pod.get_mut(kind).and_then(Value::as_array_mut).into_iter().flatten() {
                     container::set_variables(container, &variables)?;
+                    container::set_missing_variables(container, &defaults)?;
                     if kind == "containers" {
                         framework::rewrite_ray_worker(self, plugins, name, container);
                     }

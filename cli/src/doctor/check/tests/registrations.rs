@@ -1,4 +1,4 @@
-//! Faults of admission policies, of kinds that are told by data, and bundles that expire.
+//! Faults of admission policies, of declared kinds, and bundles that expire.
 
 use caldera_runtime::tls::{Authority, Validity};
 
@@ -127,7 +127,7 @@ fn policies_on_who_may_use_queues_are_wanted_where_one_of_them_is_there() {
     assert!(found.len() == 1 && found[0].what.contains(name), "{found:?}");
 }
 
-/// As if this kind, which is told in code, were told by data.
+/// As if this kind, which is told in code, were declared.
 fn reported() -> DeclaredKind {
     DeclaredKind { group: "ray.io".into(), kind: "RayJob".into(), plural: "rayjobs".into() }
 }

@@ -95,9 +95,9 @@ impl CronJobView<'_> {
         match read_schedule(&self.facts.object) {
             Err(error) => plan.problem = Some(error.to_string()),
             Ok(_) if self.facts.is_propagated() => {
-                let reported = "a policy sends it to members, where no queue would be charged: no copy of it goes out, and \
-                            no job of it is made here";
-                plan.problem = Some(reported.to_owned());
+                let problem = "a policy sends it to members, where no queue would be charged: no copy of it goes out, \
+                               and no job of it is made here";
+                plan.problem = Some(problem.to_owned());
             }
             Ok(_) if self.facts.object["spec"]["suspend"] == true => {}
             Ok(schedule) => {

@@ -290,7 +290,7 @@ impl Engine {
         let empty = |at: &QueueIndex, dim| {
             let slot = &self.queues[*at];
             admission::free_quota(slot, dim)
-                .map(|capacity| capacity + slot.used.get(dim) - self.held_by_resized_job(id, *at, dim))
+                .map(|free| free + slot.used.get(dim) - self.held_by_resized_job(id, *at, dim))
         };
         let Slot { path, problem, .. } = &self.queues[node];
         let mut asked = self.shapes[shape].sparse.iter();

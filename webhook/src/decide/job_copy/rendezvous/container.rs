@@ -21,6 +21,16 @@ pub(super) fn set_variables(container: &mut Value, variables: &[(String, String)
     Some(())
 }
 
+/// Sets those variables that the container does not name.
+pub(super) fn set_missing_variables(container: &mut Value, variables: &[(String, String)]) -> Option<()> {
+    let is_named = |name: &String| {
+        let env = container.get("env").and_then(Value::as_array);
+        env.into_iter().flatten().any(|one| one["name"] == name.as_str())
+    };
+    let missing: Vec<_> = variables.iter().filter(|(name, _)| !is_named(name)).cloned().collect();
+    set_variables(container, &missing)
+}
+
 /// Adds this cluster's offset to the index that plugin `env` gives a pod, and names the rank and TensorFlow's task.
 const ADD_OFFSETS: &str = "VC_TASK_INDEX=$((${VC_TASK_INDEX:-0}+${CALDERA_TASK_OFFSET:-0})); VK_TASK_INDEX=$VC_TASK_INDEX; \
                       export VC_TASK_INDEX VK_TASK_INDEX; if [ -n \"${CALDERA_FIRST_RANK:-}\" ]; then \

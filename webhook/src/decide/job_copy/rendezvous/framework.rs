@@ -45,10 +45,19 @@ fn pytorch_variables(split: &SplitJob<'_>, plugins: &Map<String, Value>, task: &
     variables
 }
 
+/// What the framework's program is told where its user says nothing of it. Open MPI knows hosts by the first part of
+/// their names, which pods of two clusters share, and would start the ranks of both in one; so the master of plugin
+/// `mpi` is told to keep the whole name, PRRTE of Open MPI 5 too.
+pub(super) fn build_framework_defaults(plugins: &Map<String, Value>, task: &str) -> Variables {
+    if !plugins.contains_key("mpi") || task != plugin_flag(plugins, "mpi", "master").unwrap_or("master") {
+        return Variables::new();
+    }
+    let keep_names = ["OMPI_MCA_orte_keep_fqdn_hostnames", "PRTE_MCA_prte_keep_fqdn_hostnames"];
+    keep_names.map(|name| env_variable(name, "1")).into()
+}
+
 /// `mpi.go:80-150`: the master knows every worker. What plugin `ssh` configures of another port names only hosts of its
-/// own cluster, so Open MPI is told the port. It knows hosts by the first part of their names, which pods of two
-/// clusters share, and would start the ranks of both in one; so it is told to keep the whole name, PRRTE of Open MPI 5
-/// too.
+/// own cluster, so Open MPI is told the port.
 fn mpi_variables(split: &SplitJob<'_>, plugins: &Map<String, Value>, task: &str) -> Variables {
     let master = plugin_flag(plugins, "mpi", "master").unwrap_or("master");
     let worker = plugin_flag(plugins, "mpi", "worker").unwrap_or("worker");
@@ -57,10 +66,8 @@ fn mpi_variables(split: &SplitJob<'_>, plugins: &Map<String, Value>, task: &str)
     }
     let port = plugin_flag(plugins, "ssh", "ssh-port").filter(|port| *port != "22");
     let port = port.map(|port| env_variable("OMPI_MCA_plm_rsh_args", format!("-p {port}")));
-    let keep_names = ["OMPI_MCA_orte_keep_fqdn_hostnames", "PRTE_MCA_prte_keep_fqdn_hostnames"];
-    let keep_names = keep_names.map(|name| env_variable(name, "1"));
     let hosts = env_variable("MPI_HOST", split.hosts_of(worker).join(","));
-    [hosts].into_iter().chain(keep_names).chain(port).collect()
+    [hosts].into_iter().chain(port).collect()
 }
 
 /// `tensorflow.go:75-154`: the cluster in `TF_CONFIG`; which of it a pod is, the shell adds.

@@ -67,6 +67,19 @@ fn an_mpi_master_knows_every_worker_and_no_copy_asks_for_a_master() {
     assert_eq!(env(&copy, 0, "PRTE_MCA_prte_keep_fqdn_hostnames"), Some("1"));
 }
 
+/// Addresses must be the whole job's; how its user's program treats them is the user's to say.
+#[test]
+fn what_a_container_tells_open_mpi_itself_stays() {
+    let mut copy = job(json!({"mpi": []}), "clusterset");
+    let own =
+        json!([{"name": "OMPI_MCA_orte_keep_fqdn_hostnames", "value": "0"}, {"name": "MPI_HOST", "value": "own"}]);
+    copy["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["env"] = own;
+    add_rendezvous(&mut copy, &plan(&[("a", 1, 2), ("b", 0, 3)]), &"a".into());
+    assert_eq!(env(&copy, 0, "OMPI_MCA_orte_keep_fqdn_hostnames"), Some("0"));
+    assert_eq!(env(&copy, 0, "PRTE_MCA_prte_keep_fqdn_hostnames"), Some("1"));
+    assert_ne!(env(&copy, 0, "MPI_HOST"), Some("own"));
+}
+
 #[test]
 fn a_shell_really_gives_each_pod_its_rank_and_the_whole_jobs_lists() {
     let copy = made(json!({"pytorch": []}), "clusterset", "b");
