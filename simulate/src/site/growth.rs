@@ -4,7 +4,7 @@
 
 use caldera_core::{
     maintenance::{ExpectedRun, MaintenanceWindow},
-    node_groups::share_nodes,
+    node_groups::have_common_nodes,
     queue::CapacityGrowth,
     time::EpochSeconds,
 };
@@ -53,7 +53,7 @@ impl Site<'_> {
         let path = shape.binding.queue.as_ref().map(|queue| queue.path.as_slice()).unwrap_or_default();
         let keeps_out = |window: &MaintenanceWindow| {
             let is_about = match (window.nodes(), shape.gang.node_groups()) {
-                (Some(theirs), Some(own)) => share_nodes(own, &theirs),
+                (Some(theirs), Some(own)) => have_common_nodes(own, &theirs),
                 _ => true,
             };
             is_about && !path.iter().any(|queue| window.queues.contains(queue))
