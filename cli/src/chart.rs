@@ -247,8 +247,16 @@ fn what_helm_says_at_the_end_are_commands_that_there_are_and_gates_come_before_t
     }
 }
 
-const OF_KARMADA: [&str; 7] =
-    ["roles", "webhook-roles", "propagation", "admission", "trusted-writers", "queue-access", "webhooks"];
+const OF_KARMADA: [&str; 8] = [
+    "roles",
+    "webhook-roles",
+    "propagation",
+    "admission",
+    "trusted-writers",
+    "queue-access",
+    "pull-members",
+    "webhooks",
+];
 
 #[test]
 fn what_the_karmada_chart_renders_is_what_manifests_prints() {
@@ -259,10 +267,10 @@ fn what_the_karmada_chart_renders_is_what_manifests_prints() {
     let of_others = json!({"users": ["z", "ops"], "groups": ["system:masters"]});
     let chart = build_karmada_chart();
     for (writers, said) in [(TrustedWriters::default(), None), (others, Some(of_others))] {
-        for (registers, access) in [(false, false), (false, true), (true, false)] {
+        for (registers, access, pull) in [(false, false, true), (false, true, false), (true, false, false)] {
             let mut values = json!({
                 "webhookUrl": "https://h:8443/", "caBundle": pem, "registersWebhooks": registers,
-                "requireQueueAccess": access,
+                "requireQueueAccess": access, "pullMembers": pull,
             });
             if let Some(said) = &said {
                 values["trustedWriters"] = said.clone();
@@ -270,6 +278,7 @@ fn what_the_karmada_chart_renders_is_what_manifests_prints() {
             let mut wanted = build_chart_roles(registers);
             wanted.extend(build_propagation_policies());
             wanted.extend(list_admission_policies(&writers, access));
+            wanted.extend(pull.then(caldera_webhook::build_member_customization));
             if !registers {
                 wanted.extend(caldera_webhook::build_configurations_for(&endpoint, pem, &writers));
             }

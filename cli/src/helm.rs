@@ -111,7 +111,7 @@ fn helm_renders_for_the_karmada_api_what_manifests_prints() {
     let Some(rendered) = render(&words) else { return };
     same(rendered, wanted);
 
-    let more = ["registersWebhooks=true", "requireQueueAccess=true", "trustedWriters.users={z,a}"];
+    let more = ["registersWebhooks=true", "requireQueueAccess=true", "pullMembers=true", "trustedWriters.users={z,a}"];
     let more = [&["caldera-karmada"][..], &more.map(|value| ["--set", value]).concat()].concat();
     let mut wanted = build_component_roles(&Granted { registers: true, ..Granted::default() });
     wanted.retain(|object| object["kind"] != "Namespace" || object["metadata"]["name"] != "karmada-cluster");
@@ -119,6 +119,7 @@ fn helm_renders_for_the_karmada_api_what_manifests_prints() {
     let writers = ["user:z", "user:a", "group:system:masters", "group:system:karmada:agents"];
     let writers: [Writer; 4] = writers.map(|word| word.parse().unwrap());
     wanted.extend(list_admission_policies(&writers.into_iter().collect(), true));
+    wanted.push(caldera_webhook::build_member_customization());
     let Some(rendered) = render(&more) else { return };
     same(rendered, wanted);
 }

@@ -94,6 +94,9 @@ fn build_group_objects(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
     if args.only.contains(&ManifestGroup::Shadow) {
         objects.extend(build_shadow_roles(&args.member_secrets));
     }
+    if args.only.contains(&ManifestGroup::PullMembers) {
+        objects.push(caldera_webhook::build_member_customization());
+    }
     if wanted(ManifestGroup::Policies) {
         objects.extend(build_propagation_policies());
     }

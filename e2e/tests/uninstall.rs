@@ -25,7 +25,7 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 /// Where names of ours must not be found any more.
-const KINDS: [(&str, &str, &str); 9] = [
+const KINDS: [(&str, &str, &str); 10] = [
     ("rbac.authorization.k8s.io", "v1", "clusterroles"),
     ("rbac.authorization.k8s.io", "v1", "clusterrolebindings"),
     ("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations"),
@@ -33,6 +33,7 @@ const KINDS: [(&str, &str, &str); 9] = [
     ("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies"),
     ("admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings"),
     ("config.karmada.io", "v1alpha1", "resourceinterpreterwebhookconfigurations"),
+    ("config.karmada.io", "v1alpha1", "resourceinterpretercustomizations"),
     ("policy.karmada.io", "v1alpha1", "clusterpropagationpolicies"),
     ("", "v1", "namespaces"),
 ];
@@ -93,6 +94,7 @@ fn uninstall_opens_gates_leaves_what_runs_alone_and_leaves_nothing_of_ours() {
         async |s| {
             let queue = s.queue("q", json!({"cpu": "1"})).await?;
             let pair = |name: &str| job(name, &queue, &[task("a", 2, "250m", "sleep 600")]);
+            s.create_shared(Kind::Customization, caldera_webhook::build_member_customization()).await?;
             s.submit(Kind::Job, pair("runs"), &aggregated()).await?;
             s.submit(Kind::Job, pair("split"), &halves(&s)).await?;
             s.until_phase("runs", "Running").await?;

@@ -17,4 +17,7 @@ pub mod write;
 
 pub use observe::cache::Placer;
 pub use run::{Config, Error, LARGEST_OBJECT, LONGEST_GRACE_PERIOD, Limits, SharedCache, fill_cache, router, run};
-pub use write::configurations::{Endpoint, build_configurations, build_configurations_for};
+pub use write::{
+    configurations::{Endpoint, build_configurations, build_configurations_for},
+    customization::{MEMBER_CUSTOMIZATION, build_member_customization},
+};

@@ -21,7 +21,7 @@ pub struct ManifestsArgs {
     /// The webhook's certificate is signed by an authority that callers trust anyway.
     #[arg(long, conflicts_with = "ca_bundle")]
     pub system_trust: bool,
-    /// Only these groups; all but `shadow` if not given.
+    /// Only these groups; all but `shadow` and `pull-members` if not given.
     #[arg(long = "only", value_enum)]
     pub only: Vec<ManifestGroup>,
     /// Lets the webhook register itself, for `caldera webhook --register-url`. Without --ca-bundle its configurations
@@ -92,4 +92,6 @@ pub enum ManifestGroup {
     Rbac,
     /// The role of a controller with --shadow, which reads what a controller reads.
     Shadow,
+    /// What the agents of Pull members answer themselves about Volcano Jobs, where they do not reach the webhook.
+    PullMembers,
 }

@@ -68,6 +68,7 @@ pub(crate) fn build_karmada_chart() -> BTreeMap<&'static str, String> {
     let with_writers = render_yaml(&with_writers)
         .replace(&format!("'{USER}'"), &names("users"))
         .replace(&format!("'{GROUP}'"), &names("groups"));
+    let of_members = [caldera_webhook::build_member_customization()];
     let mut definitions = caldera_crds::manifests::build_host_volcano_crds();
     definitions.extend(caldera_crds::manifests::build_federation_crds());
     let (of_webhook, roles): (Vec<Value>, Vec<Value>) = build_chart_roles(false).into_iter().partition(has_value);
@@ -76,12 +77,15 @@ pub(crate) fn build_karmada_chart() -> BTreeMap<&'static str, String> {
         merge_variants("$.Values.registersWebhooks", &render_yaml(&registering), &render_yaml(&of_webhook));
     let schema = json!({
         "$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
-        "required": ["webhookUrl", "caBundle", "registersWebhooks", "requireQueueAccess", "trustedWriters"],
+        "required": [
+            "webhookUrl", "caBundle", "registersWebhooks", "requireQueueAccess", "pullMembers", "trustedWriters",
+        ],
         "properties": {
             "webhookUrl": {"type": "string", "pattern": r"^https://[^/?#@\s]+(/[^?#\s]*)?$"},
             "caBundle": {"type": "string", "description": "PEM"},
             "registersWebhooks": {"type": "boolean"},
             "requireQueueAccess": {"type": "boolean"},
+            "pullMembers": {"type": "boolean"},
             "trustedWriters": describe_writers(1),
             "global": {"type": "object"},
         },
@@ -101,6 +105,7 @@ pub(crate) fn build_karmada_chart() -> BTreeMap<&'static str, String> {
         ("templates/admission.yaml", render_yaml(&policies)),
         ("templates/trusted-writers.yaml", with_writers),
         ("templates/queue-access.yaml", enclose("$.Values.requireQueueAccess", &render_yaml(&of_queues))),
+        ("templates/pull-members.yaml", enclose("$.Values.pullMembers", &render_yaml(&of_members))),
         ("templates/webhooks.yaml", enclose("not $.Values.registersWebhooks", &hooks)),
     ])
 }
@@ -144,6 +149,8 @@ fn describe_karmada_values() -> String {
          # The webhook registers itself (webhook.registerUrl of charts/caldera): it may do so, and nothing is registered here.\n\
          registersWebhooks: false\n\
          # Whoever names a queue needs verb use on it.\nrequireQueueAccess: false\n\
+         # Agents of Pull members answer what is asked of copies themselves: where they do not reach the webhook.\n\
+         pullMembers: false\n\
          # Who may write what says what is admitted and placed. Other lists go into charts/caldera as well.\n\
          trustedWriters:\n  users:\n{}  groups:\n{}",
         list(false),

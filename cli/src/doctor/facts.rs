@@ -202,6 +202,8 @@ pub struct KubeconfigFacts {
 pub struct MemberFacts {
     /// Name.
     pub name: String,
+    /// Whether an agent in it brings it its objects.
+    pub is_pull: bool,
     /// Whether Karmada finds it ready, and its words if not.
     pub ready: Visible<()>,
     /// Why its maintenance windows can not be read, if so.

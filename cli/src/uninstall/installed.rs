@@ -20,7 +20,7 @@ use caldera_crds::{
     workload::WorkloadKind,
 };
 use caldera_runtime::{members::collector::inventory_resource, watch::api_resource};
-use caldera_webhook::{Endpoint, build_configurations};
+use caldera_webhook::{Endpoint, build_configurations, build_member_customization};
 use kube::{Client, core::ApiResource};
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ pub struct Installed {
     pub mutating: Vec<InstalledObject>,
     /// ValidatingWebhookConfigurations of ours.
     pub validating: Vec<InstalledObject>,
-    /// ResourceInterpreterWebhookConfigurations of ours.
+    /// Our ResourceInterpreterWebhookConfiguration and ResourceInterpreterCustomization.
     pub interpreters: Vec<InstalledObject>,
     /// Admission policies, their bindings, and propagation policies.
     pub policies: Vec<InstalledObject>,
@@ -107,7 +107,7 @@ pub async fn read_installed(client: &Client, lease_namespaces: &[String]) -> any
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": probe.kind, "metadata": {"name": PROBE},
     });
     installed.validating = find_existing_objects(client, [validating, left]).await?;
-    installed.interpreters = find_existing_objects(client, [interpreter]).await?;
+    installed.interpreters = find_existing_objects(client, [interpreter, build_member_customization()]).await?;
     let mut policies = list_admission_policies(&TrustedWriters::default(), true);
     policies.extend(build_propagation_policies());
     installed.policies = find_existing_objects(client, policies).await?;

@@ -11,7 +11,7 @@ use std::{fmt::Write as _, process::ExitCode, time::Duration};
 use anyhow::Context;
 use caldera_crds::{manifests::build_federation_crds, manifests::build_host_volcano_crds, queue_access};
 use caldera_runtime::write::Failure;
-use caldera_webhook::{Endpoint, build_configurations_for};
+use caldera_webhook::{Endpoint, build_configurations_for, build_member_customization};
 use kube::Client;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -43,6 +43,7 @@ const MOST_TRIES: usize = 5;
 struct Installation {
     granted: Granted,
     require_queue_access: bool,
+    has_member_customization: bool,
 }
 
 /// Upgrades, and ends with the doctor's findings.
@@ -98,7 +99,8 @@ async fn read_installation(host: &Client, args: &UpgradeArgs) -> anyhow::Result<
     for policy in queue_access::build_queue_access_policies() {
         require_queue_access |= find_present(host, &policy).await?.is_some();
     }
-    Ok(Installation { granted, require_queue_access })
+    let has_member_customization = find_present(host, &build_member_customization()).await?.is_some();
+    Ok(Installation { granted, require_queue_access, has_member_customization })
 }
 
 /// Where the webhook is now, and the PEM by which it is trusted.
@@ -156,6 +158,7 @@ async fn list_stage_objects(
                 keep_trust(configuration, found.as_ref());
             }
             all.extend(list_admission_policies(&trusted, installed.require_queue_access));
+            all.extend(installed.has_member_customization.then(build_member_customization));
             all
         }
         UpgradeStage::Roles => build_component_roles(&installed.granted),

@@ -87,6 +87,10 @@ async fn everything_with_a_service_is_yaml_that_applies() {
 fn groups_are_printed_alone() {
     assert_eq!(kinds(&printed(&["--only", "crds"])), BTreeSet::from(["CustomResourceDefinition"]));
     assert_eq!(kinds(&printed(&["--only", "policies"])), BTreeSet::from(["ClusterPropagationPolicy"]));
+    // Whoever has no Pull member needs none of it.
+    assert_eq!(kinds(&printed(&["--only", "pull-members"])), BTreeSet::from(["ResourceInterpreterCustomization"]));
+    let all = printed(&["--webhook-url", "https://127.0.0.1:8443/", "--system-trust"]);
+    assert!(!kinds(&all).contains("ResourceInterpreterCustomization"));
     let rbac = printed(&["--only", "rbac"]);
     assert!(kinds(&rbac).is_subset(&BTreeSet::from([
         "Namespace",

@@ -5,6 +5,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::world::World;
+use crate::decide::decide;
 
 /// A job with this TTL that runs.
 fn running(ttl: &Value) -> World {
@@ -132,4 +133,30 @@ fn a_job_that_was_made_anew_under_the_name_is_not_deleted_for_the_old_one() {
     world.objects.insert(name, new);
     world.pass(60);
     assert!(is_there(&world));
+}
+
+/// Nothing wakes the controller but the times that it asked for itself; a restart forgets those, and two deletions
+/// fail.
+#[test]
+fn a_job_goes_within_five_seconds_of_its_ttl_by_the_controllers_own_alarm_through_a_restart_and_failures() {
+    let mut world = running(&json!(3600));
+    end(&mut world, "Completed");
+    let ended = world.now;
+    world.settle();
+    world.fail = vec![("jobs", Failure::Transient("not now".into())), ("jobs", Failure::Transient("nor now".into()))];
+    let (mut restarts, mut wakes) = (0, 0);
+    while is_there(&world) {
+        let next = decide(&mut world.controller, world.now).next.expect("it waits for something");
+        assert!(next > world.now && wakes < 10_000, "it makes progress");
+        world.now = next;
+        wakes += 1;
+        if restarts == 0 && world.now.duration_since(ended) >= SignedDuration::from_secs(1800) {
+            world.restart();
+            restarts += 1;
+        }
+        world.settle();
+    }
+    let late = world.now.duration_since(ended) - SignedDuration::from_secs(3600);
+    assert!((0..=5).contains(&late.as_secs()), "{late:?} after its TTL, by {wakes} wakes");
+    assert_eq!((restarts, world.fail.len()), (1, 0));
 }

@@ -24,6 +24,7 @@ mod load;
 mod lost;
 mod lying;
 mod maintenance;
+mod member_scripts;
 mod namespaces;
 mod node_groups;
 mod policies;

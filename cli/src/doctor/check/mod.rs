@@ -4,6 +4,7 @@ mod bindings;
 mod components;
 mod credentials;
 mod definitions;
+mod interpreter;
 mod karmada;
 mod kinds;
 mod members;
@@ -42,7 +43,7 @@ pub fn find_faults(facts: &Facts) -> Vec<Finding> {
     all.extend(webhooks::check_webhooks(facts));
     all.extend(policies::check_policies(facts));
     all.extend(kinds::check_registrations(facts));
-    all.extend(webhooks::check_interpreter(facts));
+    all.extend(interpreter::check_interpreter(facts));
     all.extend(components::check_components(facts));
     all.extend(credentials::check_credentials(facts));
     all.extend(versions::check_versions(facts));

@@ -1,9 +1,8 @@
 //! Webhook configurations: registered as this version prints them, once, with one CA bundle, after Karmada's, and the
-//! webhook behind them answers the API server. And who explains Volcano Jobs to Karmada.
+//! webhook behind them answers the API server.
 //!
-//! Rule: kube-apiserver calls mutating configurations in the order of their names. Karmada
-//! (`pkg/resourceinterpreter/interpreter.go`) asks a ResourceInterpreterCustomization before any webhook. What the API
-//! server itself made of two objects, created with `dryRun=All`, is worth more than what the configurations say.
+//! Rule: kube-apiserver calls mutating configurations in the order of their names. What the API server itself made of
+//! two objects, created with `dryRun=All`, is worth more than what the configurations say.
 
 use std::collections::BTreeSet;
 
@@ -16,12 +15,12 @@ use caldera_runtime::tls::read_validities;
 use serde_json::Value;
 
 use super::{
-    APPLY, CHECK_WEBHOOKS as CHECK, OURS, components::age, kinds::lacks_declared_kind, name_registration_fix,
+    APPLY, CHECK_WEBHOOKS as CHECK, OURS, kinds::lacks_declared_kind, name_registration_fix,
     printed::build_printed_configurations, take_visible,
 };
 use crate::{
     doctor::{
-        facts::{CheckedBinding, Facts, Probe, ProbeFailure},
+        facts::{Facts, Probe, ProbeFailure},
         finding::{Check, Finding, join_first_names},
     },
     objects::{annotation_of, name_of, read_list_at, read_text_at},
@@ -61,7 +60,7 @@ pub(super) fn check_webhooks(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-fn build_missing_finding(check: Check, wanted: &Value) -> Finding {
+pub(super) fn build_missing_finding(check: Check, wanted: &Value) -> Finding {
     let (kind, name) = (read_text_at(wanted, "/kind"), name_of(wanted));
     let harm = if check == Check::Interpreter {
         "Karmada knows neither replicas nor status of Volcano Jobs"
@@ -73,7 +72,7 @@ fn build_missing_finding(check: Check, wanted: &Value) -> Finding {
     check.error(format!("there is no {kind} {name}: {harm}")).fixed_by(APPLY)
 }
 
-fn compare_hooks(facts: &Facts, check: Check, wanted: &Value, found: &Value) -> Vec<Finding> {
+pub(super) fn compare_hooks(facts: &Facts, check: Check, wanted: &Value, found: &Value) -> Vec<Finding> {
     if lacks_declared_kind(facts, wanted, found) {
         return Vec::new();
     }
@@ -252,114 +251,4 @@ fn judge_refusal(what: &str, failure: &ProbeFailure) -> Option<Finding> {
     } else {
         finding.fixed_by("caldera webhook --kubeconfig karmada.kubeconfig --tls-cert tls.crt --tls-key tls.key")
     })
-}
-
-/// A failure that is as old was mended since, or its object is gone.
-const RECENT: i64 = 300;
-
-/// Whether karmada-controller-manager reaches the interpreter, by what it says of it and by what it knows of jobs.
-/// Where neither says anything it is not known, and that is told.
-fn check_interpreter_calls(facts: &Facts) -> Vec<Finding> {
-    const CHECK: Check = Check::Interpreter;
-    let mut findings = Vec::new();
-    let failures = take_visible(&facts.interpreter_failures, CHECK, "events", &mut findings);
-    let recent: Vec<_> = failures.iter().filter(|one| age(facts.now, one.last) <= RECENT).collect();
-    if let Some(last) = recent.first() {
-        let what = format!(
-            "karmada-controller-manager can not call the interpreter, {} events of the last {} min say so; the last, of {}: \
-             {}",
-            recent.len(),
-            RECENT / 60,
-            last.about,
-            last.message
-        );
-        // It tries again, and after an outage may have no more to say.
-        let is_now = age(facts.now, last.last) <= facts.grace;
-        let finding = if is_now { CHECK.error(what) } else { CHECK.warning(what) };
-        findings.push(finding.fixed_by("kubectl get resourceinterpreterwebhookconfiguration caldera -o yaml"));
-    }
-    let is_job = |binding: &&CheckedBinding| {
-        let job = &binding.workload;
-        (job.group.as_str(), job.kind.as_str()) == ("batch.volcano.sh", "Job")
-    };
-    let is_unread = |binding: &&CheckedBinding| {
-        is_job(binding)
-            && !binding.deleting
-            && !binding.components
-            && binding.replicas == 0
-            && age(facts.now, binding.created) > facts.grace
-    };
-    let unread: Vec<&str> =
-        facts.bindings.iter().flatten().filter(is_unread).map(|binding| binding.key.as_str()).collect();
-    if !unread.is_empty() {
-        let what = format!(
-            "Karmada knows no pods of {} Volcano Jobs: it did not ask the interpreter about {}",
-            unread.len(),
-            join_first_names(unread)
-        );
-        findings.push(CHECK.warning(what).fixed_by("kubectl get resourceinterpreterwebhookconfigurations"));
-    }
-    // That nothing failed is no evidence where nobody asked: pods that Karmada counted are. Components may be counted
-    // by Karmada's own interpreter.
-    let was_asked = |binding: &CheckedBinding| is_job(&binding) && binding.replicas > 0;
-    if findings.is_empty() && facts.bindings.as_ref().is_ok_and(|all| !all.iter().any(was_asked)) {
-        let what = "not asked yet: there is no Volcano Job whose pods karmada-controller-manager counted by our \
-                    interpreter, so that nobody knows whether it reaches it. Submit one, and look again";
-        findings.push(CHECK.note(what));
-    }
-    findings
-}
-
-pub(super) fn check_interpreter(facts: &Facts) -> Vec<Finding> {
-    const CHECK: Check = Check::Interpreter;
-    let mut findings = Vec::new();
-    let [_, _, wanted] = build_printed_configurations(facts);
-    match &facts.interpreters {
-        Err(_) => drop(take_visible(&facts.interpreters, CHECK, read_text_at(&wanted, "/kind"), &mut findings)),
-        Ok(all) => {
-            match all.iter().find(|one| name_of(one) == name_of(&wanted)) {
-                Some(found) => findings.extend(compare_hooks(facts, CHECK, &wanted, found)),
-                None => findings.push(build_missing_finding(CHECK, &wanted)),
-            }
-            for other in all.iter().filter(|one| name_of(one) != name_of(&wanted)) {
-                let mut rules = read_list_at(other, "/webhooks").iter().flat_map(|hook| read_list_at(hook, "/rules"));
-                let has = |rule: &Value, field: &str, word: &str| {
-                    read_list_at(rule, field).iter().any(|one| one == word || one == "*")
-                };
-                if rules.any(|rule| has(rule, "/apiGroups", "batch.volcano.sh") && has(rule, "/kinds", "Job")) {
-                    let name = name_of(other);
-                    let what = format!("{} {name} explains Volcano Jobs too", read_text_at(&wanted, "/kind"));
-                    let fix = format!("kubectl delete resourceinterpreterwebhookconfiguration {name}");
-                    findings.push(CHECK.error(what).fixed_by(fix));
-                }
-            }
-        }
-    }
-    findings.extend(check_interpreter_calls(facts));
-    for custom in take_visible(&facts.customizations, CHECK, "ResourceInterpreterCustomizations", &mut findings) {
-        let of = |field: &str| read_text_at(custom, field);
-        if of("/spec/target/apiVersion").starts_with("batch.volcano.sh/") && of("/spec/target/kind") == "Job" {
-            let scripts = custom.pointer("/spec/customizations").and_then(Value::as_object);
-            let names = join_first_names(scripts.into_iter().flatten().map(|(name, _)| name.as_str()));
-            let what = format!(
-                "ResourceInterpreterCustomization {} outranks our interpreter for Volcano Jobs ({names}): Karmada asks it \
-                 first",
-                name_of(custom)
-            );
-            let fix = format!("kubectl delete resourceinterpretercustomization {}", name_of(custom));
-            findings.push(CHECK.error(what).fixed_by(fix));
-        }
-        // What a queue is, and whether it is open, the controller says.
-        let is_of_queues = of("/spec/target/apiVersion").starts_with("scheduling.volcano.sh/");
-        let writes_status = custom.pointer("/spec/customizations/statusAggregation").is_some();
-        if is_of_queues && of("/spec/target/kind") == "Queue" && writes_status {
-            let name = name_of(custom);
-            let what = format!(
-                "ResourceInterpreterCustomization {name} writes the status of queues: one that is closed is Open again"
-            );
-            let fix = format!("kubectl delete resourceinterpretercustomization {name}");
-            findings.push(CHECK.error(what).fixed_by(fix));
-        }
-    }
-    findings
 }

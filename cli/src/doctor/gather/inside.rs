@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use caldera_crds::{
-    karmada::cluster::{Cluster, READY},
+    karmada::cluster::{Cluster, READY, SyncMode},
     placement::{read_autoscaling, read_maintenance},
 };
 use caldera_runtime::{client::WriteCounts, members, watch::api_resource};
@@ -45,7 +45,8 @@ async fn inspect_member(host: &Client, cluster: &Cluster, ahead: i64) -> MemberF
     let unread_maintenance = read_maintenance(cluster).err().map(|error| error.to_string());
     let unread_groups = read_autoscaling(cluster).err().map(|error| error.to_string());
     let name = cluster.metadata.name.clone().unwrap_or_default();
-    MemberFacts { name, ready, unread_maintenance, unread_groups, inside }
+    let is_pull = cluster.spec.sync_mode == Some(SyncMode::Pull);
+    MemberFacts { name, is_pull, ready, unread_maintenance, unread_groups, inside }
 }
 
 fn read_readiness(cluster: &Cluster) -> Visible<()> {

@@ -234,6 +234,37 @@ fn who_else_explains_volcano_jobs_is_reported() {
     finds(plant, Check::Interpreter, Severity::Error, &["other explains Volcano Jobs too"]);
 }
 
+#[test]
+fn what_answers_in_pull_members_is_wanted_there_and_as_this_version_prints_it() {
+    let pull = |facts: &mut Facts| facts.members.as_mut().unwrap()[0].is_pull = true;
+    finds(pull, Check::Interpreter, Severity::Note, &["m1", "volcano-jobs.caldera.dev"]);
+    let ours = caldera_webhook::build_member_customization();
+    let mut facts = healthy();
+    pull(&mut facts);
+    facts.customizations = Ok(vec![ours.clone()]);
+    assert_eq!(find_faults(&facts), []);
+    let failure = InterpreterFailure {
+        about: "Work karmada-es-m1/j-1".into(),
+        message: "failed calling webhook \"caldera/volcano-jobs.caldera.dev\": no route to host".into(),
+        last: second(-5),
+    };
+    let mut facts = healthy();
+    pull(&mut facts);
+    facts.interpreter_failures = Ok(vec![failure.clone()]);
+    let words: Vec<String> = find_faults(&facts).into_iter().map(|one| one.what).collect();
+    assert!(words[0].starts_with("the karmada-agent of m1 can not call the interpreter"), "{words:?}");
+    let plant = |facts: &mut Facts| facts.interpreter_failures = Ok(vec![failure]);
+    finds(plant, Check::Interpreter, Severity::Error, &["karmada-controller-manager can not call"]);
+    let mut older = ours.clone();
+    older["spec"]["customizations"]["retention"]["luaScript"] = "function Retain(desired) return desired end".into();
+    let plant = |facts: &mut Facts| facts.customizations = Ok(vec![older]);
+    finds(plant, Check::Interpreter, Severity::Warning, &["not as this version prints it: retention"]);
+    let mut more = ours;
+    more["spec"]["customizations"]["statusAggregation"] = json!({"luaScript": "x"});
+    let plant = |facts: &mut Facts| facts.customizations = Ok(vec![more]);
+    finds(plant, Check::Interpreter, Severity::Warning, &["it says more than that"]);
+}
+
 fn lease<'a>(facts: &'a mut Facts, name: &str) -> &'a mut LeaseFacts {
     facts.leases.as_mut().unwrap().iter_mut().find(|one| one.name == name).unwrap()
 }

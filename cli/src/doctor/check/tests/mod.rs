@@ -147,7 +147,14 @@ fn member() -> MemberFacts {
         volcano: Ok(pods.into()),
         volcano_version: None,
     };
-    MemberFacts { name: "m1".into(), ready: Ok(()), unread_maintenance: None, unread_groups: None, inside: Ok(inside) }
+    MemberFacts {
+        name: "m1".into(),
+        is_pull: false,
+        ready: Ok(()),
+        unread_maintenance: None,
+        unread_groups: None,
+        inside: Ok(inside),
+    }
 }
 
 fn inside(facts: &mut Facts) -> &mut MemberInside {
