@@ -22,11 +22,23 @@ pub enum Actor {
     Members,
     /// An admin edits limits up and down, and makes an empty queue anew.
     Limits,
+    /// The host comes back from a backup that is minutes old.
+    Restores,
+    /// An admin closes, moves and deletes queues that have queues above and below them, and gives them limits.
+    Trees,
 }
 
 impl Actor {
-    pub const ALL: [Self; 6] =
-        [Self::Services, Self::Cards, Self::Schedulers, Self::Clocks, Self::Members, Self::Limits];
+    pub const ALL: [Self; 8] = [
+        Self::Services,
+        Self::Cards,
+        Self::Schedulers,
+        Self::Clocks,
+        Self::Members,
+        Self::Limits,
+        Self::Restores,
+        Self::Trees,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -36,6 +48,8 @@ impl Actor {
             Self::Clocks => "clocks",
             Self::Members => "members",
             Self::Limits => "limits",
+            Self::Restores => "restores",
+            Self::Trees => "trees",
         }
     }
 }

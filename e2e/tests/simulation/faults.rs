@@ -8,8 +8,10 @@
 //!
 //! There is no socket: a request for a member's proxy goes to the member's router, every other to the host's.
 
+mod watch;
+
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -18,11 +20,8 @@ use std::{
     time::Duration,
 };
 
-use axum::{
-    Router,
-    body::{Body, BodyDataStream, Bytes},
-};
-use futures::{FutureExt, StreamExt, future::BoxFuture};
+use axum::{Router, body::Body};
+use futures::{FutureExt, future::BoxFuture};
 use http::{Request, Response, StatusCode};
 use serde_json::json;
 use tokio::time::Instant;
@@ -433,7 +432,7 @@ impl Service<Request<kube::client::Body>> for Way {
                 return std::future::pending().await;
             }
             let disturb = watch && answer.status() == StatusCode::OK;
-            Ok(if disturb { disturbed(answer, path, way, member, prng) } else { answer })
+            Ok(if disturb { watch::disturbed(answer, path, way, member, prng) } else { answer })
         }
         .boxed()
     }
@@ -449,60 +448,4 @@ fn status(code: u16, reason: &str) -> serde_json::Value {
 fn refusal(code: u16, reason: &str) -> Response<Body> {
     let body = Body::from(status(code, reason).to_string());
     Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
-}
-
-struct Watch {
-    path: String,
-    events: Option<BodyDataStream>,
-    ready: VecDeque<Result<Bytes, axum::Error>>,
-    prng: Prng,
-    way: Way,
-    member: Option<String>,
-}
-
-impl Watch {
-    async fn next(&mut self) -> Option<Result<Bytes, axum::Error>> {
-        if let Some(event) = self.ready.pop_front() {
-            return Some(event);
-        }
-        let event = self.events.as_mut()?.next().await?;
-        if self.way.life.is_over() {
-            return std::future::pending().await;
-        }
-        if self.way.faults.is_down(self.member.as_deref()) {
-            return None;
-        }
-        let fault = self.way.faults.draw_event(self.way.who, &mut self.prng);
-        if self.way.faults.is_traced && !matches!(fault, EventFault::None) {
-            println!("{}: {fault:?} of {}", self.way.who, self.path);
-        }
-        match fault {
-            EventFault::None => {}
-            EventFault::Repeated => self.ready.extend(event.as_ref().ok().cloned().map(Ok)),
-            EventFault::Lagging(by) => tokio::time::sleep(by).await,
-            EventFault::BrokenOff => return None,
-            EventFault::Expired => return Some(self.expire()),
-            EventFault::Lost(within) => {
-                tokio::time::sleep(within).await;
-                return Some(self.expire());
-            }
-        }
-        Some(event)
-    }
-
-    fn expire(&mut self) -> Result<Bytes, axum::Error> {
-        self.events = None;
-        Ok(format!("{}\n", json!({"type": "ERROR", "object": status(410, "Expired")})).into())
-    }
-}
-
-/// A watch whose events are disturbed one by one, in their order.
-fn disturbed(answer: Response<Body>, path: String, way: Way, member: Option<String>, prng: Prng) -> Response<Body> {
-    let (parts, body) = answer.into_parts();
-    let watch = Watch { path, events: Some(body.into_data_stream()), ready: VecDeque::new(), prng, way, member };
-    let stream = futures::stream::unfold(watch, |mut watch| async move {
-        let event = watch.next().await?;
-        Some((event, watch))
-    });
-    Response::from_parts(parts, Body::from_stream(stream))
 }

@@ -33,28 +33,52 @@ struct Log {
     changes: u64,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct History {
     log: Arc<Mutex<Log>>,
     watches: Arc<Mutex<Vec<JoinHandle<()>>>>,
+    /// Servers and kinds.
+    followed: Arc<Mutex<Vec<(String, Client, ApiResource)>>>,
     began: Instant,
 }
 
 impl History {
     pub fn new() -> Self {
-        Self { log: Arc::default(), watches: Arc::default(), began: Instant::now() }
+        Self { log: Arc::default(), watches: Arc::default(), followed: Arc::default(), began: Instant::now() }
     }
 
     /// Begins to watch a kind, from what there is.
     pub fn follow(&self, server: &str, client: Client, resource: ApiResource) {
-        let (history, server) = (self.clone(), server.to_owned());
+        self.followed.lock().unwrap().push((server.to_owned(), client.clone(), resource.clone()));
+        self.watch(server.to_owned(), client, resource, None);
+    }
+
+    /// The servers went back to what they had at a version, and everybody's watches are over.
+    pub fn go_back(&self, past: BTreeMap<Name, Value>, version: u64) {
+        self.watches.lock().unwrap().drain(..).for_each(|watch| watch.abort());
+        let mut log = self.log.lock().unwrap();
+        (log.now, log.new) = (past, Vec::new());
+        log.changes += 1;
+        drop(log);
+        let followed = self.followed.lock().unwrap().clone();
+        for (server, client, resource) in followed {
+            self.watch(server, client, resource, Some(version));
+        }
+    }
+
+    fn watch(&self, server: String, client: Client, resource: ApiResource, from: Option<u64>) {
+        let history = self.clone();
         let watch = tokio::spawn(async move {
             let api: Api<DynamicObject> = Api::all_with(client, &resource);
-            let list = api.list(&ListParams::default()).await.unwrap();
-            let mut version = list.metadata.resource_version.clone().unwrap();
-            for object in list {
-                history.commit(&server, &resource.kind, object, true);
-            }
+            let mut version = match from {
+                Some(version) => version.to_string(),
+                None => {
+                    let list = api.list(&ListParams::default()).await.unwrap();
+                    let version = list.metadata.resource_version.clone().unwrap();
+                    list.into_iter().for_each(|object| history.commit(&server, &resource.kind, object, true));
+                    version
+                }
+            };
             loop {
                 let mut events = api.watch(&WatchParams::default(), &version).await.unwrap().boxed();
                 while let Some(event) = events.next().await {
@@ -113,6 +137,11 @@ impl History {
 
     pub fn changes(&self) -> u64 {
         self.log.lock().unwrap().changes
+    }
+
+    /// All that there is.
+    pub fn list_now(&self) -> BTreeMap<Name, Value> {
+        self.log.lock().unwrap().now.clone()
     }
 
     pub fn all(&self, server: &str, kind: &str) -> Vec<Value> {

@@ -11,6 +11,7 @@
 //! - honest queues are charged for honest jobs alone, and the tenant's queue stays within its limit.
 
 mod attacks;
+mod past;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -36,6 +37,8 @@ use crate::{
     setting::{WEBHOOK, create, queue, queues},
     stand_in::{self, NAMESPACE, write_to},
 };
+
+pub use past::Past;
 
 const TENANT: &str = "mallory";
 const QUEUE_ADMIN: &str = "queue-admin";
@@ -68,7 +71,7 @@ pub fn is_hostile(name: &str) -> bool {
 }
 
 /// What the tenant wrote on a binding and nobody took away yet.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Forgery {
     /// Record and epoch.
     record: Option<(Value, Value)>,

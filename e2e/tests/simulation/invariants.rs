@@ -23,6 +23,9 @@ pub struct Limit {
     pub most: Ceiling,
 }
 
+/// The parent of each queue that has one.
+type Tree = BTreeMap<String, String>;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     Waiting,
@@ -31,7 +34,7 @@ pub enum Stage {
     Placed,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Invariants {
     limits: BTreeMap<String, Limit>,
     /// What all members have together: the root's limit.
@@ -56,8 +59,12 @@ pub struct Invariants {
     pub over_granted: u64,
     /// The most cores that each queue ever held.
     pub peaks: BTreeMap<String, u64>,
-    /// What each queue holds.
-    used: BTreeMap<String, Amount>,
+    /// What jobs of each queue hold.
+    held: BTreeMap<String, Amount>,
+    /// Each tree of queues that there was, and since when.
+    trees: Vec<(u128, Tree)>,
+    /// Queues that are not open, and since when.
+    closed: BTreeMap<String, u128>,
     /// Each limit that a queue's object said, and since when.
     said_limits: BTreeMap<String, Vec<(u128, Ceiling)>>,
     /// What the Works of each Deployment ask for, by their names and namespaces.
@@ -141,7 +148,15 @@ pub fn has_ended(job: &Value) -> bool {
 
 impl Invariants {
     pub fn new(limits: BTreeMap<String, Limit>, fleet: Amount, placed_only: bool) -> Self {
-        Self { limits, fleet, placed_only, ..Self::default() }
+        let parent_of = |(name, limit): (&String, &Limit)| Some((name.clone(), limit.parent?.to_owned()));
+        let trees = vec![(0, limits.iter().filter_map(parent_of).collect())];
+        Self { limits, fleet, placed_only, trees, ..Self::default() }
+    }
+
+    /// All that there was is there again, and what came since is gone.
+    pub fn go_back(&mut self, past: Self) {
+        let (checked, over_granted) = (self.checked, self.over_granted);
+        *self = Self { checked, over_granted, ..past };
     }
 
     /// Takes in one commit and checks what it may have broken.
@@ -152,7 +167,7 @@ impl Invariants {
         }
         self.checked += 1;
         if let ("Queue", queue) = (kind.as_str(), &commit.object) {
-            self.follow_limit(commit.millis, name, queue.as_ref());
+            self.follow_queue(commit.millis, name, queue.as_ref());
         }
         if is_hostile(name) {
             return;
@@ -192,6 +207,7 @@ impl Invariants {
                     self.shares.entry((name.clone(), cluster.clone())).or_default().push(share.clone());
                 }
                 self.stage(name);
+                self.no_closed_queue_admits(commit.millis, name, old.as_ref(), binding);
                 if name.ends_with("-deployment") {
                     self.service_is_within_its_record(commit.millis, name, old.as_ref(), binding);
                 } else {

@@ -26,6 +26,7 @@ mod invariants;
 mod ledger;
 mod prng;
 mod processes;
+mod restore;
 mod setting;
 mod sieve;
 mod stand_in;

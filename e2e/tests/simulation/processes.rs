@@ -17,7 +17,7 @@ use caldera_runtime::{
 };
 use caldera_webhook as webhook;
 use jiff::SignedDuration;
-use kube::{Api, Client, core::DynamicObject};
+use kube::{Api, Client, api::ListParams, core::DynamicObject};
 use serde_json::{Value, json};
 use tokio::{
     task::JoinHandle,
@@ -101,6 +101,8 @@ pub struct World {
     /// So do those of the scheduler.
     pub overlapping_schedulers: bool,
     pub running: BTreeMap<Process, Running>,
+    /// What Karmada said last of each member, if it said anything.
+    pub conditions: BTreeMap<&'static str, Value>,
     pub lives: u64,
     pub kills: u64,
 }
@@ -180,7 +182,41 @@ impl World {
         }))
     }
 
-    pub async fn act(&self, action: &Action, invariants: &mut Invariants) -> Result<(), Failure> {
+    /// What Karmada says of a member.
+    fn say_of_cluster(&mut self, cluster: &'static str, condition: Value) -> write::Write {
+        let body = Body::MergePatch(json!({"status": {"conditions": [condition]}}));
+        self.conditions.insert(cluster, condition);
+        write::Write { subresource: Some("status"), ..write_to(clusters(), "", cluster, body) }
+    }
+
+    /// As `caldera queue` makes it, for a queue that is there. One that must be open in the end needs none once it is,
+    /// and each other one is carried out.
+    async fn queue_command(&self, queue: &str, open: bool, must: bool) -> Result<Option<Value>, Failure> {
+        let commands = Api::<DynamicObject>::namespaced_with(self.user.clone(), NAMESPACE, &stand_in::commands());
+        let of_queues = Api::<DynamicObject>::all_with(self.user.clone(), &queues());
+        let Ok(known) = of_queues.get(queue).await else {
+            return if must { Err(Failure::Gone(queue.to_owned())) } else { Ok(None) };
+        };
+        let all = commands.list(&ListParams::default()).await.map_err(|error| Failure::Transient(error.to_string()))?;
+        let waits = all.iter().any(|command| command.data["target"]["name"] == queue);
+        if must && waits {
+            return Err(Failure::Transient(format!("a Command for {queue} is not carried out yet")));
+        }
+        if must && known.data["status"]["state"] == "Open" {
+            return Ok(None);
+        }
+        let action = if open { "OpenQueue" } else { "CloseQueue" };
+        let name = format!("{queue}-{}-{}", action.to_lowercase(), self.clock.now().as_millisecond());
+        Ok(Some(json!({
+            "apiVersion": "bus.volcano.sh/v1alpha1", "kind": "Command", "action": action, "metadata": {"name": name},
+            "target": {
+                "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "name": queue,
+                "uid": known.metadata.uid, "controller": true,
+            },
+        })))
+    }
+
+    pub async fn act(&mut self, action: &Action, invariants: &mut Invariants) -> Result<(), Failure> {
         if self.faults.is_traced {
             println!("{action:?}");
         }
@@ -221,15 +257,9 @@ impl World {
             }
             Action::Lost(cluster, yes) => {
                 let ready = ready_since(!yes, &format_time(self.clock.now()));
-                let write =
-                    write_to(clusters(), "", cluster, Body::MergePatch(json!({"status": {"conditions": [ready]}})));
-                write::Write { subresource: Some("status"), ..write }
+                self.say_of_cluster(*cluster, ready)
             }
-            Action::Ready(cluster, yes) => {
-                let status = json!({"status": {"conditions": [ready(*yes)]}});
-                let write = write_to(clusters(), "", cluster, Body::MergePatch(status));
-                write::Write { subresource: Some("status"), ..write }
-            }
+            Action::Ready(cluster, yes) => self.say_of_cluster(*cluster, ready(*yes)),
             Action::Suspend(name) => binding(name, true),
             Action::Resume(name) => binding(name, false),
             Action::Scale(name, replicas) => {
@@ -248,6 +278,20 @@ impl World {
             }
             Action::Retune(queue, spec) => write_to(queues(), "", queue, Body::MergePatch(json!({"spec": spec}))),
             Action::Limit { queue, spec, .. } => write_to(queues(), "", queue, Body::MergePatch(json!({"spec": spec}))),
+            Action::Branch(name, true) => write_to(queues(), "", name, Body::Create(queue(name, &self.actors))),
+            Action::Branch(name, false) => write_to(queues(), "", name, Body::Delete { uid: None }),
+            Action::Turn { queue, open, must } => match self.queue_command(queue, *open, *must).await? {
+                Some(command) => {
+                    let name = command["metadata"]["name"].as_str().unwrap().to_owned();
+                    write_to(stand_in::commands(), NAMESPACE, &name, Body::Create(command))
+                }
+                None => return Ok(()),
+            },
+            // Its copies could not be looked at.
+            Action::Restore if !self.faults.list_cut().is_empty() => {
+                return Err(Failure::Transient("a member is cut off".to_owned()));
+            }
+            Action::BackUp | Action::Restore => return Ok(()),
             Action::Queue(name, true) => write_to(queues(), "", name, Body::Create(queue(name, &self.actors))),
             Action::Queue(name, false) => write_to(queues(), "", name, Body::Delete { uid: None }),
             Action::Class(name, true) => write_to(classes(), "", name, Body::Create(class(name))),
@@ -256,7 +300,17 @@ impl World {
         match write::execute_write(&self.user, &write).await {
             // It is not deleted yet, for it was not empty yet.
             Err(failure) if matches!(action, Action::Queue(GUEST, _)) => Err(failure),
-            Err(Failure::Refused { .. }) if matches!(action, Action::Limit { must: false, .. }) => Ok(()),
+            Err(Failure::Refused { .. } | Failure::Gone(_))
+                if matches!(action, Action::Limit { must: false, .. } | Action::Branch(_, false)) =>
+            {
+                Ok(())
+            }
+            // Its parent is not there yet.
+            Err(failure @ Failure::Refused { .. }) if matches!(action, Action::Branch(_, true)) => Err(failure),
+            // It is looked at again.
+            Ok(_) if matches!(action, Action::Turn { must: true, .. }) => {
+                Err(Failure::Transient("the queue is not open yet".to_owned()))
+            }
             Err(failure) if matches!(action, Action::Limit { must: true, .. }) => Err(failure),
             Err(Failure::Exists(_)) => Ok(()),
             Err(failure @ Failure::Refused { .. }) => panic!("{failure}"),

@@ -117,6 +117,9 @@ pub fn limits(actors: &Actors) -> BTreeMap<String, Limit> {
     if actors.has(Actor::Limits) {
         limits.extend([limit(GUEST, Some("lab"), Some(4), None)]);
     }
+    if actors.has(Actor::Trees) {
+        limits.extend(TREE.map(|(name, parent, cores)| limit(name, parent, cores, None)));
+    }
     limits
 }
 
@@ -125,9 +128,19 @@ pub const QUEUES: [&str; 4] = ["lab", "vision", "speech", "open"];
 /// One more, where an admin changes limits: it is deleted when it is empty, and made anew.
 pub const GUEST: &str = "guest";
 
+/// Name, parent and cores of more queues, parents first, where an admin changes the tree.
+pub const TREE: [(&str, Option<&str>, Option<u64>); 5] = [
+    ("org", None, Some(8)),
+    ("ml", Some("org"), Some(6)),
+    ("nlp", Some("ml"), Some(4)),
+    ("cv", Some("ml"), None),
+    ("ops", Some("org"), Some(5)),
+];
+
 pub async fn prepare_queues(client: &Client, actors: &Actors) {
     // Parents first.
-    for name in QUEUES.into_iter().chain(actors.has(Actor::Limits).then_some(GUEST)) {
+    let tree = TREE.map(|(name, ..)| name).into_iter().filter(|_| actors.has(Actor::Trees));
+    for name in QUEUES.into_iter().chain(actors.has(Actor::Limits).then_some(GUEST)).chain(tree) {
         create(client, queues(), "", queue(name, actors)).await;
     }
     for name in CLASSES {
@@ -147,7 +160,7 @@ pub fn queue(name: &str, actors: &Actors) -> Value {
         }
     }
     let mut metadata = json!({"name": name});
-    if name != GUEST {
+    if QUEUES.contains(&name) {
         // Its user deletes queues in use, and knows it.
         metadata["annotations"] = json!({"caldera.dev/force-delete": "true"});
     }

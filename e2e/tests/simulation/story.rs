@@ -12,7 +12,7 @@ use crate::{
 
 pub mod actors;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Action {
     Submit(Value),
     Delete(String),
@@ -38,7 +38,7 @@ pub enum Action {
     Duplicate(String),
     /// Something of a queue but its limits.
     Retune(&'static str, Value),
-    /// A queue's limits. Those that are refused are no more tried, but for those that `must` count in the end.
+    /// A queue's limits, and its parent. Those that are refused are no more tried, but for those that `must` count in the end.
     Limit {
         queue: &'static str,
         spec: Value,
@@ -46,8 +46,38 @@ pub enum Action {
     },
     /// A queue is deleted, or made anew, while its jobs wait and run.
     Queue(&'static str, bool),
+    /// The same of a queue in a tree; who may not delete it leaves it, and who may not make it tries again.
+    Branch(&'static str, bool),
+    /// A Command opens a queue, or closes it. One that `must` be open is told so until it is.
+    Turn {
+        queue: &'static str,
+        open: bool,
+        must: bool,
+    },
     /// A PriorityClass is there, or not.
     Class(&'static str, bool),
+    /// What the host has now is what it will come back with.
+    BackUp,
+    /// It comes back with that.
+    Restore,
+}
+
+impl Action {
+    /// The job or service that it is about.
+    pub fn workload(&self) -> Option<&str> {
+        match self {
+            Self::Submit(job) => job["metadata"]["name"].as_str(),
+            Self::Delete(name)
+            | Self::Suspend(name)
+            | Self::Resume(name)
+            | Self::Restart(name, _)
+            | Self::Edit(name)
+            | Self::Scale(name, _)
+            | Self::Reshape(name, ..)
+            | Self::Duplicate(name) => Some(name),
+            _ => None,
+        }
+    }
 }
 
 /// What users will do, by when.

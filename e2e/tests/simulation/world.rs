@@ -24,6 +24,7 @@ use crate::{
     ledger,
     prng::Prng,
     processes::{Process, World, switched},
+    restore::Restores,
     setting::{
         MEMBERS, WEBHOOK, classes, clusters, fleet, limits, nodes, prepare_host, prepare_member, prepare_queues, queues,
     },
@@ -69,7 +70,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-const STEP: Duration = Duration::from_millis(100);
+pub const STEP: Duration = Duration::from_millis(100);
 
 /// While things go wrong.
 const STORM: Duration = Duration::from_secs(120);
@@ -79,6 +80,9 @@ const CALM: Duration = Duration::from_secs(20 * 60);
 
 /// Longer where a tenant forged: each forgery doubles its job's backoff, up to this.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(15 * 60);
+
+/// Milliseconds between two things that users do again.
+const AGAIN: u64 = 300;
 
 /// Without a write for so long somebody holds the lease, and has written what it had to: who was killed may have held
 /// it for 15 s more.
@@ -162,6 +166,7 @@ pub async fn run(seed: u64, planned: Option<PlannedFault>, keep: bool) -> Outcom
         unfenced: false,
         overlapping_schedulers: false,
         running: BTreeMap::new(),
+        conditions: BTreeMap::new(),
         lives: 0,
         kills: 0,
     };
@@ -198,8 +203,8 @@ pub async fn run(seed: u64, planned: Option<PlannedFault>, keep: bool) -> Outcom
     };
     let mut story = story(&mut prng);
     story.add_actors(seed, &world.actors);
-    let actions = std::mem::take(&mut story.actions);
-    storm(&mut world, &mut stand_in, &mut run, &mut prng, actions).await;
+    let restores = Restores::new(seed, server_of_host);
+    storm(&mut world, &mut stand_in, &mut run, &mut prng, &mut story, restores).await;
     if run.hostile.is_some() {
         siege(&mut world, &mut stand_in, &mut run).await;
     }
@@ -219,21 +224,21 @@ pub async fn run(seed: u64, planned: Option<PlannedFault>, keep: bool) -> Outcom
     }
 }
 
-struct HistoryRun {
-    invariants: Invariants,
+pub struct HistoryRun {
+    pub invariants: Invariants,
     trace: Trace,
     /// Each commit is printed.
     is_traced: bool,
     clock: Arc<CountedClock>,
-    history: History,
-    hostile: Option<Hostile>,
+    pub history: History,
+    pub hostile: Option<Hostile>,
     last_writes: u64,
     quiet_since: Instant,
 }
 
 impl HistoryRun {
     /// Checks every commit since the last time, one after the other.
-    async fn check(&mut self) {
+    pub async fn check(&mut self) {
         // On virtual time this ends when nobody has anything to do: all watches have delivered.
         sleep(Duration::from_millis(1)).await;
         self.clock.must_have_gone_on();
@@ -259,41 +264,61 @@ impl HistoryRun {
     }
 }
 
-/// Users act, requests fail, processes die.
+/// Users act, requests fail, processes die, and the host comes back from a backup.
 async fn storm(
     world: &mut World,
     stand_in: &mut StandIn,
     run: &mut HistoryRun,
     prng: &mut Prng,
-    actions: Vec<(u64, Action)>,
+    story: &mut Story,
+    mut restores: Restores,
 ) {
     world.faults.switch(true);
     let began = Instant::now();
-    let mut actions: Vec<_> = actions.into_iter().map(|(at, action)| (Duration::from_millis(at), action)).collect();
+    // What can not be done by then is not done.
+    let mut given_up = STORM * 2;
     let mut down: Vec<(Instant, Process)> = Vec::new();
-    while began.elapsed() < STORM || !actions.is_empty() {
+    while began.elapsed() < STORM || !story.actions.is_empty() {
         sleep(STEP).await;
         run.check().await;
         world.must_live();
         let mut left = Vec::new();
-        for (at, action) in std::mem::take(&mut actions) {
-            let is_due = at <= began.elapsed();
-            // What is not there yet is done later; a job that is deleted needs no more.
-            if !is_due || world.act(&action, &mut run.invariants).await.is_err() && began.elapsed() < STORM * 2 {
+        let mut actions = std::mem::take(&mut story.actions).into_iter();
+        while let Some((at, action)) = actions.next() {
+            if at > millis(began.elapsed()) {
                 left.push((at, action));
+                continue;
+            }
+            if world.act(&action, &mut run.invariants).await.is_err() {
+                // What is not there yet is done later; a job that is deleted needs no more.
+                if began.elapsed() < given_up || matches!(action, Action::Restore) {
+                    left.push((at, action));
+                }
+                continue;
+            }
+            restores.note(&action);
+            match action {
+                Action::BackUp => restores.back_up(run).await,
+                Action::Restore => {
+                    story.actions = left.drain(..).chain(actions.by_ref()).collect();
+                    let again = restores.restore(world, stand_in, run, story).await;
+                    given_up = given_up.max(began.elapsed() + STORM);
+                    down.clear();
+                    left = put_first(again, std::mem::take(&mut story.actions), millis(began.elapsed()));
+                }
+                _ => {}
             }
         }
-        actions = left;
+        story.actions = left;
         run.check().await;
         // Somebody thinks better of what was just admitted.
         for name in run.invariants.admitted() {
             let is_over = began.elapsed() > STORM * 2;
-            if !is_over
-                && prng.below(8) == 0
-                && world.act(&Action::Suspend(name.clone()), &mut run.invariants).await.is_ok()
-            {
-                let back = began.elapsed() + Duration::from_millis(prng.between(1_000, 30_000));
-                actions.push((back, Action::Resume(name)));
+            let suspend = Action::Suspend(name.clone());
+            if !is_over && prng.below(8) == 0 && world.act(&suspend, &mut run.invariants).await.is_ok() {
+                restores.note(&suspend);
+                let back = millis(began.elapsed()) + prng.between(1_000, 30_000);
+                story.actions.push((back, Action::Resume(name)));
             }
         }
         let mut dead = world.faults.take_crashed();
@@ -328,6 +353,22 @@ async fn storm(
     }
     world.faults.switch(false);
     restart_dead(world);
+}
+
+fn millis(since: Duration) -> u64 {
+    u64::try_from(since.as_millis()).unwrap()
+}
+
+/// What users do again, one after the other, and then what they had not done yet.
+fn put_first(again: Vec<Action>, later: Vec<(u64, Action)>, now: u64) -> Vec<(u64, Action)> {
+    let mut at = now;
+    let mut all = Vec::new();
+    for action in again {
+        at += AGAIN;
+        all.push((at, action));
+    }
+    all.extend(later.into_iter().map(|(due, action)| (due.max(at), action)));
+    all
 }
 
 /// Everybody who is not there begins another life.

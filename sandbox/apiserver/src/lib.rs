@@ -90,4 +90,5 @@ mod yaml;
 
 pub use clock::{Clock, SystemClock, TokioClock};
 pub use ids::{Ids, RandomIds, SeededIds};
+pub use restore::Backup;
 pub use server::{ApiServer, GrantObserver, GrantedRequest, Options};

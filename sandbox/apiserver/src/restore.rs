@@ -1,16 +1,44 @@
 //! Objects of another server, stored as they were there: with their UIDs, times, owners, statuses and field managers.
+//! And this server's own data as they were at an earlier moment.
 //!
 //! Rule: as an etcd is restored from a snapshot (`etcdctl snapshot restore`). Nobody is asked and nothing is filled in
 //! but what the storage does on reading an older form; the versions are this server's own. An object that is there
 //! already stays as it is. Definitions are not restored: their kinds must be served.
+//!
+//! A server that goes back ([`ApiServer::go_back`]) has the versions of then, as without `--bump-revision`: all watches
+//! end, and one that asks for a version that is not there yet is silent until there is.
 
 use serde_json::Value;
 
 use crate::registry_form::to_storage;
 use crate::server::ApiServer;
-use crate::store::{Change, Expect, Key};
+use crate::store::{Change, Expect, Kept, Key};
+
+/// All that a server had at one moment, but for the definitions of its kinds.
+#[derive(Debug, Clone)]
+pub struct Backup(Kept);
+
+impl Backup {
+    /// The version of the last write to anything.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.0.revision
+    }
+}
 
 impl ApiServer {
+    /// What there is now.
+    #[must_use]
+    pub fn back_up(&self) -> Backup {
+        Backup(self.store().keep())
+    }
+
+    /// All objects and versions are those of the backup of this server, and all watches end. The kinds stay as they
+    /// are.
+    pub fn go_back(&self, backup: &Backup) {
+        self.store().go_back(&backup.0);
+    }
+
     /// Stores the objects.
     ///
     /// # Errors

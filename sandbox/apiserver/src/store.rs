@@ -141,6 +141,13 @@ pub enum OutOfRange {
     },
 }
 
+/// All objects as they were at one revision.
+#[derive(Debug, Clone)]
+pub struct Kept {
+    objects: BTreeMap<String, BTreeMap<Key, Arc<Object>>>,
+    pub revision: u64,
+}
+
 /// When a kind last changed, and who waits for the next change. The first to wait is the first to wake: tokio's watch
 /// channel wakes in a random order, and one history could not be had twice.
 #[derive(Debug, Default)]
@@ -194,11 +201,36 @@ pub struct Store {
     /// Exact lists up to here are refused.
     compacted: u64,
     history: usize,
+    /// How often it went back. What was read before has nothing to do with what is there now.
+    life: u64,
 }
 
 impl Store {
     pub fn new(history: usize) -> Self {
-        Self { collections: BTreeMap::new(), revision: 1, compacted: 0, history: history.max(1) }
+        Self { collections: BTreeMap::new(), revision: 1, compacted: 0, history: history.max(1), life: 0 }
+    }
+
+    /// How often it went back.
+    pub fn life(&self) -> u64 {
+        self.life
+    }
+
+    /// What there is now.
+    pub fn keep(&self) -> Kept {
+        let objects = self.collections.iter().map(|(kind, collection)| (kind.clone(), collection.objects.clone()));
+        Kept { objects: objects.collect(), revision: self.revision }
+    }
+
+    /// All is as it was then, revisions too; what was before that is forgotten. Who waits for changes is woken.
+    pub fn go_back(&mut self, kept: &Kept) {
+        self.life += 1;
+        (self.revision, self.compacted) = (kept.revision, kept.revision);
+        for (kind, collection) in &mut self.collections {
+            collection.objects = kept.objects.get(kind).cloned().unwrap_or_default();
+            collection.history.clear();
+            collection.floor = kept.revision;
+            collection.changes.tell(kept.revision);
+        }
     }
 
     /// The revision of the last write to anything.
@@ -325,158 +357,4 @@ impl Store {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use serde_json::json;
-
-    const KIND: &str = "things";
-
-    #[test]
-    fn a_large_number_is_written_as_go_writes_it() {
-        for (value, wanted) in [
-            (9.223372036854776e18, "9223372036854776000"),
-            (1e20, "100000000000000000000"),
-            (1e21, "1e+21"),
-            (1.5e300, "1.5e+300"),
-            (1e-7, "1e-7"),
-            (-0.25, "-0.25"),
-            (1e-6, "0.000001"),
-        ] {
-            assert_eq!(encode_json(&json!(value)), wanted);
-        }
-    }
-
-    fn put(store: &mut Store, name: &str, n: u64) -> Result<Arc<Object>, Raced> {
-        let key = Key::new("ns", name);
-        let expect = store.get(KIND, &key).map_or(Expect::Absent, |o| Expect::Revision(o.revision));
-        let value = json!({"metadata": {"namespace": "ns", "name": name}, "n": n});
-        store.commit(KIND, &key, expect, Change::Put(value, 0))
-    }
-
-    fn remove(store: &mut Store, name: &str) -> Result<Arc<Object>, Raced> {
-        let key = Key::new("ns", name);
-        let expect = store.get(KIND, &key).map_or(Expect::Absent, |o| Expect::Revision(o.revision));
-        store.commit(KIND, &key, expect, Change::Remove)
-    }
-
-    /// One step of a history: a write of a number, or a removal.
-    fn steps() -> impl Strategy<Value = Vec<(u8, Option<u64>)>> {
-        prop::collection::vec((0_u8..4, prop::option::weighted(0.7, 0_u64..100)), 1..60)
-    }
-
-    fn run(store: &mut Store, step: (u8, Option<u64>)) {
-        let name = format!("o{}", step.0);
-        match step.1 {
-            Some(n) => {
-                put(store, &name, n).unwrap();
-            }
-            None => {
-                let existed = store.get(KIND, &Key::new("ns", &name)).is_some();
-                assert_eq!(remove(store, &name).is_ok(), existed);
-            }
-        }
-    }
-
-    type State = BTreeMap<Key, (u64, Value)>;
-
-    fn state(objects: &[Arc<Object>]) -> State {
-        objects
-            .iter()
-            .map(|o| {
-                let text = |m: &str| o.value["metadata"][m].as_str().unwrap_or_default().to_owned();
-                (Key::new(text("namespace"), text("name")), (o.revision, o.value.clone()))
-            })
-            .collect()
-    }
-
-    /// What a client that applies the events to what it has ends up with.
-    fn replay(mut from: State, events: &[Arc<Event>]) -> State {
-        for event in events {
-            match event.kind {
-                EventKind::Deleted => from.remove(&event.key),
-                EventKind::Added | EventKind::Modified => {
-                    from.insert(event.key.clone(), (event.revision, event.object.value.clone()))
-                }
-            };
-        }
-        from
-    }
-
-    #[test]
-    fn a_write_with_a_stale_revision_is_refused_and_changes_nothing() {
-        let mut store = Store::new(10);
-        let first = put(&mut store, "a", 1).unwrap();
-        put(&mut store, "a", 2).unwrap();
-        let before = store.revision();
-        let key = Key::new("ns", "a");
-        let stale = store.commit(KIND, &key, Expect::Revision(first.revision), Change::Remove);
-        assert!(matches!(stale, Err(Raced(Some(_)))));
-        assert_eq!(store.revision(), before);
-    }
-
-    #[test]
-    fn a_deletion_carries_the_last_state_at_its_own_revision() {
-        let mut store = Store::new(10);
-        put(&mut store, "a", 7).unwrap();
-        let gone = remove(&mut store, "a").unwrap();
-        assert_eq!((gone.revision, &gone.value["n"]), (store.revision(), &json!(7)));
-        assert_eq!(gone.value["metadata"]["resourceVersion"], json!(store.revision().to_string()));
-    }
-
-    #[test]
-    fn what_fell_out_of_the_history_is_said_to_be_too_old() {
-        let mut store = Store::new(3);
-        let first = put(&mut store, "a", 0).unwrap().revision;
-        for n in 1..10 {
-            put(&mut store, "a", n).unwrap();
-        }
-        assert!(matches!(store.events_after(KIND, first, 10), Err(OutOfRange::Compacted { .. })));
-        assert!(matches!(store.list_at(KIND, None, first), Err(OutOfRange::Compacted { .. })));
-        assert_eq!(store.events_after(KIND, store.revision() - 2, 10).unwrap().len(), 2);
-    }
-
-    proptest! {
-        #[test]
-        fn revisions_only_grow_and_every_change_has_its_own(history in steps()) {
-            let mut store = Store::new(1000);
-            let start = store.revision();
-            for step in history {
-                let before = store.revision();
-                run(&mut store, step);
-                prop_assert!(store.revision() - before <= 1);
-            }
-            let events = store.events_after(KIND, start, usize::MAX).unwrap();
-            prop_assert!(events.windows(2).all(|w| w[0].revision < w[1].revision));
-            prop_assert_eq!(events.len() as u64, store.revision() - start);
-        }
-
-        #[test]
-        fn a_list_and_the_events_after_it_give_the_present(history in steps(), cut in 0_usize..60) {
-            let mut store = Store::new(1000);
-            let cut = cut.min(history.len());
-            for step in &history[..cut] {
-                run(&mut store, *step);
-            }
-            let (listed, revision) = (state(&store.list(KIND, None)), store.revision());
-            for step in &history[cut..] {
-                run(&mut store, *step);
-            }
-            let events = store.events_after(KIND, revision, usize::MAX).unwrap();
-            prop_assert_eq!(replay(listed, &events), state(&store.list(KIND, None)));
-        }
-
-        #[test]
-        fn an_exact_list_is_the_state_of_that_revision(history in steps()) {
-            let mut store = Store::new(1000);
-            let mut states = BTreeMap::from([(store.revision(), State::new())]);
-            for step in history {
-                run(&mut store, step);
-                states.insert(store.revision(), state(&store.list(KIND, None)));
-            }
-            for (revision, expected) in states {
-                prop_assert_eq!(state(&store.list_at(KIND, Some("ns"), revision).unwrap()), expected);
-            }
-        }
-    }
-}
+mod tests;

@@ -1,5 +1,5 @@
 //! Watches (`storage/cacher`): the initial state where asked for, then every change after a revision, as selectors see
-//! it, with bookmarks; ended by the deadline, by falling behind, or when the kind goes away.
+//! it, with bookmarks; ended by the deadline, by falling behind, when the kind goes away, or with the data.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub fn watch_objects(call: &Call) -> Result<Reply, Status> {
         Transform::Table(_) => crate::http::include_object(call)?,
         _ => IncludeObject::Metadata,
     };
-    let (changes, current, initial) = {
+    let (changes, current, life, initial) = {
         let mut store = call.server.store();
         let changes = store.changes(&call.resource.storage);
         let current = store.revision();
@@ -53,10 +53,10 @@ pub fn watch_objects(call: &Call) -> Result<Reply, Status> {
             None => from.is_none_or(|v| v == 0),
         };
         let initial = wants_initial.then(|| store.list(&call.resource.storage, None));
-        (changes, current, initial)
+        (changes, current, store.life(), initial)
     };
     // One that is over before it starts ends at once.
-    let life = options.timeout_seconds.filter(|s| *s != 0).map(|s| u64::try_from(s).unwrap_or_default());
+    let lasts = options.timeout_seconds.filter(|s| *s != 0).map(|s| u64::try_from(s).unwrap_or_default());
     let now = Instant::now();
     let mut stream = Watch {
         server: call.server.clone(),
@@ -69,9 +69,10 @@ pub fn watch_objects(call: &Call) -> Result<Reply, Status> {
         },
         namespace: call.info.namespace.clone(),
         cursor: current,
+        life,
         ready: VecDeque::new(),
         changes,
-        deadline: now + life.map_or(DEFAULT_LIFE, Duration::from_secs),
+        deadline: now + lasts.map_or(DEFAULT_LIFE, Duration::from_secs),
         next_bookmark: now + BOOKMARK_EVERY,
         bookmarks: options.bookmarks,
         waits_for: None,
@@ -102,6 +103,8 @@ struct Watch {
     options: ListOptions,
     /// Everything up to here was sent or does not matter.
     cursor: u64,
+    /// Of the store that it began with.
+    life: u64,
     ready: VecDeque<Bytes>,
     changes: Arc<Changes>,
     deadline: Instant,
@@ -151,7 +154,8 @@ impl Watch {
             if let Some(frame) = self.ready.pop_front() {
                 return Some(frame);
             }
-            if self.ended {
+            // A server that came back with a backup has no connection from before.
+            if self.ended || self.server.store().life() != self.life {
                 return None;
             }
             // Asked for before looking, so that no change falls between the two.

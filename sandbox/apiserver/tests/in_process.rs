@@ -67,6 +67,39 @@ async fn a_watch_from_a_list_misses_nothing_and_repeats_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_comes_back_from_a_backup_ends_its_watches_and_shows_what_was() {
+    let server = server();
+    let maps: Api<ConfigMap> = Api::default_namespaced(Client::new(server.router(), "default"));
+    let kept = maps.create(&PostParams::default(), &config_map("kept", 1)).await.unwrap();
+    let backup = server.back_up();
+    maps.create(&PostParams::default(), &config_map("lost", 1)).await.unwrap();
+    let changed = json!({"data": {"n": "2"}});
+    let changed = maps.patch("kept", &PatchParams::default(), &Patch::Merge(changed)).await.unwrap();
+    let from = changed.resource_version().unwrap();
+    let watching = maps.watch(&WatchParams::default(), &from).await.unwrap();
+    server.go_back(&backup);
+    let events: Vec<_> = watching.collect().await;
+    assert!(events.is_empty(), "{events:?}");
+    let listed = maps.list(&ListParams::default()).await.unwrap();
+    assert_eq!(listed.metadata.resource_version, Some(backup.version().to_string()));
+    assert_eq!(listed.items, [kept], "with its uid and version");
+    // Whoever goes on from a version that is not there yet is told nothing until it is.
+    let parameters = WatchParams::default().timeout(200).disable_bookmarks();
+    let silent = maps.watch(&parameters, &from).await.unwrap();
+    maps.create(&PostParams::default(), &config_map("missed", 1)).await.unwrap();
+    maps.create(&PostParams::default(), &config_map("as-old", 1)).await.unwrap();
+    maps.create(&PostParams::default(), &config_map("told", 1)).await.unwrap();
+    let told: Vec<String> = silent
+        .filter_map(async |event| match event.unwrap() {
+            WatchEvent::Added(map) => Some(map.name_any()),
+            _ => None,
+        })
+        .collect()
+        .await;
+    assert_eq!(told, ["told"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_silent_watch_ends_at_its_deadline_in_virtual_time() {
     let client = Client::new(server().router(), "default");
     let maps: Api<ConfigMap> = Api::default_namespaced(client);

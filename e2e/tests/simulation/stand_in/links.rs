@@ -114,6 +114,11 @@ impl Links {
         swallowed.map(|(key, _)| key.0.clone()).collect()
     }
 
+    /// Karmada applies each Work once more. What it reads of copies goes on from what it knows.
+    pub fn restart(&mut self) {
+        self.seen.clear();
+    }
+
     pub fn forget(&mut self, key: &CopyKey) {
         self.seen.remove(key);
         self.told.remove(key);
@@ -149,8 +154,8 @@ impl StandIn {
     pub(super) fn list_items(&mut self, binding: &Value) -> Vec<Value> {
         let uid = text(&binding["spec"]["resource"]["uid"]);
         let mut items = BTreeMap::new();
-        for (key, copy) in self.copies.iter().filter(|(key, _)| key.1 == uid) {
-            let status = super::status(copy);
+        for (key, copy) in self.copies.iter().filter(|(key, copy)| key.1 == uid && copy.is_known) {
+            let status = super::report::status(copy);
             let mut item = json!({"clusterName": key.0, "applied": true});
             let status = match &mut self.links {
                 // Its Work is going away, and is there until the member answers.

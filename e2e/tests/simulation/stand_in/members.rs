@@ -1,6 +1,6 @@
 //! What runs in the members: copies of jobs as whole gangs, for their time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_runtime::write::{self, Failure, Write};
 use kube::api::ApiResource;
@@ -26,7 +26,9 @@ impl StandIn {
             // A Work that is being deleted is applied no more.
             let passes = |links: &mut Links| links::is_wanted(&key, bindings) && links.pass(&key, work, is_new);
             if self.links.as_mut().is_none_or(passes) {
-                self.copies.entry(key).or_default().manifest = work["spec"]["workload"]["manifests"][0].clone();
+                let copy = self.copies.entry(key).or_default();
+                copy.manifest = work["spec"]["workload"]["manifests"][0].clone();
+                copy.is_known = true;
             }
         }
         // UIDs are random: their order must not matter.
@@ -42,10 +44,10 @@ impl StandIn {
         }
     }
 
-    /// Starts the copy's missing pods if there is room for all of them.
+    /// Ends pods beyond what the copy is by now, and starts its missing ones if there is room for all of them.
     async fn start_pods(&mut self, key: &CopyKey) {
         let copy = &self.copies[key];
-        let mut missing = Vec::new();
+        let (mut wanted, mut missing) = (BTreeSet::new(), Vec::new());
         let tasks = copy.manifest["spec"]["tasks"].as_array().into_iter().flatten();
         // More than there is room for anywhere: somebody forged it.
         if tasks.filter_map(|task| task["replicas"].as_u64()).sum::<u64>() > 100 {
@@ -55,9 +57,15 @@ impl StandIn {
             for index in 0..task["replicas"].as_u64().unwrap() {
                 let name = format!("{}-{}-{index}", key.2, text(&task["name"]));
                 if !copy.pods.contains_key(&name) {
-                    missing.push((read_pod(&task["template"]), name, task.clone()));
+                    missing.push((read_pod(&task["template"]), name.clone(), task.clone()));
                 }
+                wanted.insert(name);
             }
+        }
+        let surplus: Vec<String> = copy.pods.keys().filter(|pod| !wanted.contains(*pod)).cloned().collect();
+        for pod in surplus {
+            self.delete_pod(&key.0, &pod).await;
+            self.copies.get_mut(key).unwrap().pods.remove(&pod);
         }
         // Those with cards first: where these are there is less choice.
         missing.sort_by_key(|(each, name, _)| (std::cmp::Reverse((each[1], each[0])), name.clone()));

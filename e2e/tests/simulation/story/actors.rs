@@ -6,7 +6,7 @@ use super::{Action, Story, job};
 use crate::{
     actors::{Actor, Actors},
     prng::Prng,
-    setting::{self, GUEST, MEMBERS},
+    setting::{self, GUEST, MEMBERS, TREE},
     stand_in::NAMESPACE,
     workloads::CARDS,
 };
@@ -28,6 +28,12 @@ impl Story {
         }
         if actors.has(Actor::Limits) {
             self.change_limits(&mut sequence(4), actors);
+        }
+        if actors.has(Actor::Restores) {
+            self.restore_backups(&mut sequence(5));
+        }
+        if actors.has(Actor::Trees) {
+            self.change_tree(&mut sequence(6), actors);
         }
         self.actions.sort_by_key(|(at, _)| *at);
     }
@@ -59,6 +65,64 @@ impl Story {
         let from = prng.between(5_000, 90_000);
         self.actions.push((from, Action::Queue(GUEST, false)));
         self.actions.push((from + prng.between(1_000, 20_000), Action::Queue(GUEST, true)));
+    }
+
+    /// Once or twice the host comes back with what it had a while ago: half a minute, or longer than a gang may take to
+    /// start and a member to answer.
+    fn restore_backups(&mut self, prng: &mut Prng) {
+        let mut from = prng.between(10_000, 60_000);
+        for _ in 0..prng.between(1, 3) {
+            let is_old = prng.below(3) == 0;
+            let lasts = if is_old { prng.between(330_000, 420_000) } else { prng.between(20_000, 100_000) };
+            self.actions.push((from, Action::BackUp));
+            self.actions.push((from + lasts, Action::Restore));
+            from += lasts + prng.between(1_000, 20_000);
+        }
+    }
+
+    /// Jobs in the leaves of a tree, and an admin who closes, moves, limits and deletes its queues. In the end it is
+    /// what it was.
+    fn change_tree(&mut self, prng: &mut Prng, actors: &Actors) {
+        for index in 0..prng.between(4, 9) {
+            let name = format!("t{index}");
+            let queue = ["nlp", "cv", "ops"][usize::try_from(prng.below(3)).unwrap()];
+            let cores = prng.between(1, 5);
+            let submitted = job(&name, queue, &[("t0".into(), cores, cores, 1)], prng.between(3, 25), false);
+            self.actions.push((prng.below(90_000), Action::Submit(submitted)));
+            self.finish.insert(name);
+        }
+        let names = TREE.map(|(name, ..)| name);
+        let choose = |prng: &mut Prng| names[usize::try_from(prng.below(5)).unwrap()];
+        for _ in 0..prng.between(6, 16) {
+            let (at, queue) = (prng.below(95_000), choose(prng));
+            let action = match prng.below(8) {
+                0 | 1 => Action::Branch(queue, false),
+                2 => Action::Turn { queue, open: false, must: false },
+                3 => Action::Turn { queue, open: true, must: false },
+                4 | 5 => {
+                    let parent = if prng.below(5) == 0 { "root" } else { choose(prng) };
+                    Action::Limit { queue, spec: json!({"parent": parent}), must: false }
+                }
+                _ => {
+                    let cores = if prng.below(4) == 0 { Value::Null } else { prng.between(1, 9).to_string().into() };
+                    Action::Limit { queue, spec: json!({"capability": {"cpu": cores}}), must: false }
+                }
+            };
+            self.actions.push((at, action));
+        }
+        for (index, queue) in names.into_iter().enumerate() {
+            let at = 100_000 + 10 * index as u64;
+            let mut spec = setting::queue(queue, actors)["spec"].clone();
+            if spec["parent"].is_null() {
+                spec["parent"] = "root".into();
+            }
+            if spec["capability"].is_null() {
+                spec["capability"] = Value::Null;
+            }
+            self.actions.push((at, Action::Branch(queue, true)));
+            self.actions.push((at + 1_000, Action::Limit { queue, spec, must: true }));
+            self.actions.push((at + 3_000, Action::Turn { queue, open: true, must: true }));
+        }
     }
 
     /// One member may be cut off: for a while, or until its gangs are withdrawn from it.
