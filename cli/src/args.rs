@@ -12,6 +12,7 @@ pub(crate) mod names;
 mod reference;
 mod sandbox;
 mod simulate;
+mod topology;
 mod values;
 
 use caldera_runtime::telemetry::Format;
@@ -34,6 +35,7 @@ pub use self::{
     manifests::{DeployArgs, ManifestGroup, ManifestsArgs},
     sandbox::{DemoArgs, KarmadaSimArgs, MemberSimArgs, SandboxArgs},
     simulate::{ReportForm, SimulateArgs},
+    topology::{DiscoverArgs, TopologyAction},
     values::{JobName, WhySubject, parse_job_name, parse_node_group},
 };
 
@@ -136,6 +138,9 @@ pub enum Command {
     /// release.
     #[command(after_help = ask::TOP_EXIT)]
     Top(TopArgs),
+    /// Finds which nodes of a member are close to each other in its network.
+    #[command(subcommand)]
+    Topology(TopologyAction),
     /// Prints a script that completes commands, flags, and names of the API in a shell.
     Completions {
         /// Of which shell.
@@ -182,6 +187,7 @@ impl Command {
             | Self::Usage(_)
             | Self::Shadow(_)
             | Self::Simulate(_)
+            | Self::Topology(_)
             | Self::Doctor(_)
             | Self::Install(_)
             | Self::Upgrade(_)

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::{
     args::Command, cluster, completion, components, console, demo, doctor, events, history, install, job, manifests,
-    output, queue, sandbox, server, shadow, simulate, top, uninstall, upgrade, usage, why,
+    output, queue, sandbox, server, shadow, simulate, top, topology, uninstall, upgrade, usage, why,
 };
 
 /// Runs a subcommand to its end.
@@ -38,6 +38,7 @@ pub async fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Usage(args) => usage::run_usage(args).await,
         Command::Shadow(args) => shadow::run_shadow(args).await,
         Command::Top(args) => top::run_top(args).await,
+        Command::Topology(action) => topology::run_topology(action),
         Command::Completions { shell } => {
             output::write_script(&completion::build_script(shell)?);
             Ok(ExitCode::SUCCESS)

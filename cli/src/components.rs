@@ -218,6 +218,7 @@ pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
         ready: admin.ready.clone(),
         counts,
         registry: admin.registry.clone(),
+        topology_labels: args.topology_labels.clone(),
         ..collector::Config::new(&args.member.cluster)
     };
     let lease = format!("caldera-inventory-{}", args.member.cluster);

@@ -44,6 +44,7 @@ pub mod simulate;
 pub mod stack;
 pub mod style;
 pub mod top;
+pub mod topology;
 pub mod uninstall;
 pub mod upgrade;
 pub mod usage;

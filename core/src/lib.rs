@@ -40,4 +40,5 @@ pub mod tenant;
 pub mod text;
 pub mod time;
 pub mod token_bucket;
+pub mod topology_discovery;
 pub mod webster;

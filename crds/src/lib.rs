@@ -13,6 +13,7 @@ pub mod chosen_settings;
 pub mod cluster_annotations;
 pub mod cron_job;
 pub mod data_source;
+pub mod discovered_domains;
 pub mod dns;
 pub mod estimator;
 pub mod hyper_job;

@@ -216,6 +216,8 @@ pub mod volcano {
     pub const TASK_ANTI_AFFINITY: &str = "volcano.sh/task-topology-anti-affinity";
     /// On a Volcano Job: the tasks that find their place first.
     pub const TASK_ORDER: &str = "volcano.sh/task-topology-task-order";
+    /// On a HyperNode (label): which discoverer wrote it. Volcano's own touch only what says the name of one of theirs.
+    pub const NETWORK_TOPOLOGY_SOURCE: &str = "volcano.sh/network-topology-source";
     /// On a Queue: the most cards of each model, in the whole fleet, as `{"NVIDIA-A100-SXM4-80GB": 8}`.
     pub const CARD_QUOTA: &str = "volcano.sh/card.quota";
     /// On a pod template: the card models that the job may use, the best first, with bars between them. It is admitted

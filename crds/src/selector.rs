@@ -118,7 +118,9 @@ fn is_valid(requirement: &Requirement) -> bool {
     counted && is_label_key(&requirement.key) && values.iter().all(|value| value.is_empty() || is_label_value(value))
 }
 
-fn is_label_key(key: &str) -> bool {
+/// Whether it may be the key of a label: a name, or one behind the domain of whose it is.
+#[must_use]
+pub fn is_label_key(key: &str) -> bool {
     match key.split_once('/') {
         Some((prefix, name)) => {
             let part = |part: &str| {

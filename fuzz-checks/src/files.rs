@@ -1,12 +1,16 @@
-//! What is given to the command line: files of `simulate`, and arguments that have a form of their own. The first byte
-//! says which.
+//! What is given to the command line: files of `simulate` and of `topology discover`, and arguments that have a form of
+//! their own. The first byte says which.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cost::{Bound, within};
 use caldera_core::{
+    inventory::HyperNodeMember,
     place::score::ScoreWeights,
     queue::{QueueSpec, preemption::PreemptionRule},
+    topology_discovery::{
+        Fabric, TopologyLabels, join_neighbors, list_fabric_domains, read_ibnetdiscover, read_neighbors,
+    },
 };
 use caldera_crds::trusted::Writer;
 use caldera_simulate::{
@@ -33,6 +37,7 @@ pub fn check_input(bytes: &[u8]) {
         3 => read_trace(text, TraceFormat::Openb),
         4 => read_trace(text, TraceFormat::Dlrm),
         5 => read_both(text),
+        7 => read_network(text),
         _ => read_argument(text),
     });
 }
@@ -64,7 +69,40 @@ fn read_both(text: &str) {
     }
 }
 
+/// What `ibnetdiscover` or `lldpcli` may have printed.
+fn read_network(text: &str) {
+    if let Ok(fabric) = read_ibnetdiscover(text.as_bytes()) {
+        check_fabric(&fabric);
+    }
+    if let Ok(neighbors) = read_neighbors(text.as_bytes())
+        && let Ok(fabric) = join_neighbors(&BTreeMap::from([("n1".to_owned(), neighbors)]), None)
+    {
+        check_fabric(&fabric);
+    }
+}
+
+/// Each host and each domain is in one domain at most, and names are those of one.
+fn check_fabric(fabric: &Fabric) {
+    let domains = list_fabric_domains(fabric);
+    let names: BTreeSet<&str> = domains.iter().map(|domain| domain.name.as_str()).collect();
+    assert!(names.len() == domains.len() && names.iter().all(|name| caldera_crds::dns::is_dns_subdomain(name)));
+    let (mut hosts, mut inner) = (BTreeSet::new(), BTreeSet::new());
+    for member in domains.iter().flat_map(|domain| &domain.members) {
+        match member {
+            HyperNodeMember::Node(host) => assert!(hosts.insert(host.as_str()), "{host} is in two domains"),
+            HyperNodeMember::HyperNode(name) => {
+                assert!(names.contains(name.as_str()) && inner.insert(name.as_str()), "{name} has two parents");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(hosts.into_iter().eq(fabric.hosts()));
+}
+
 fn read_argument(text: &str) {
+    if let Ok(labels) = text.parse::<TopologyLabels>() {
+        assert!(labels.keys().count() > 0, "{text:?}");
+    }
     if let Ok(time) = text.parse::<Millis>() {
         assert!(time.plus(Millis(1)) >= time && !time.to_string().is_empty());
         let _ = time.up_to(Millis(1_000));

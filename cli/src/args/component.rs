@@ -8,6 +8,7 @@ use caldera_controller::catalogue::CatalogueUrl;
 use caldera_core::{
     load_aware::{LoadPolicy, Thresholds},
     queue::{OrderPolicy, preemption::PreemptionRule},
+    topology_discovery::TopologyLabels,
 };
 use caldera_crds::trusted::{TrustedWriters, Writer};
 use clap::{
@@ -15,7 +16,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 
-use super::values::parse_value;
+use super::values::{parse_topology_labels, parse_value};
 
 /// Which API server, and where a component shows its health.
 #[derive(Debug, Clone, ClapArgs)]
@@ -282,6 +283,11 @@ pub struct InventoryArgs {
     /// Seconds between two heartbeats. Nobody trusts what is published for longer than three of them.
     #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub heartbeat: u32,
+    /// Labels of nodes, from that of the widest network domain to that of the narrowest, as in
+    /// `example.org/zone,example.org/rack`. While the member has no HyperNodes, the domains that these labels make are
+    /// published.
+    #[arg(long, value_name = "LABELS", value_parser = parse_topology_labels)]
+    pub topology_labels: Option<TopologyLabels>,
 }
 
 #[derive(Debug, ClapArgs)]

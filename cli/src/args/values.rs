@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use caldera_core::quantity::Quantity;
-use caldera_crds::workload::WorkloadKind;
+use caldera_core::{quantity::Quantity, topology_discovery::TopologyLabels};
+use caldera_crds::{selector::is_label_key, workload::WorkloadKind};
 use caldera_sandbox::member::NodeGroup;
 
 use super::names::find_kind;
@@ -107,6 +107,18 @@ pub fn parse_seconds(text: &str) -> Result<i64, String> {
     };
     let seconds = number.parse::<i64>().ok().and_then(|number| number.checked_mul(unit)).filter(|it| *it > 0);
     seconds.ok_or_else(|| format!("{text:?} is no time as 30s, 5m, 2h or 1d"))
+}
+
+/// Reads labels of nodes, from the widest domain to the narrowest.
+///
+/// # Errors
+/// If one can be no label, or they make no topology.
+pub fn parse_topology_labels(text: &str) -> Result<TopologyLabels, String> {
+    let labels: TopologyLabels = parse_value(text)?;
+    match labels.keys().find(|key| !is_label_key(key)) {
+        Some(wrong) => Err(format!("{wrong:?} is no key of a label")),
+        None => Ok(labels),
+    }
 }
 
 /// Parses `NAME=COUNT:RESOURCE=AMOUNT,...`.

@@ -22,5 +22,6 @@ mod simulate;
 mod story;
 mod terminal;
 mod top;
+mod topology;
 mod turns;
 mod uninstall;

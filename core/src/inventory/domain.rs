@@ -215,13 +215,17 @@ pub(super) fn build_tree<'a>(nodes: impl Iterator<Item = &'a HyperNode>) -> (Dom
     (Domains { all }, matcher)
 }
 
-/// Adds alternatives; two that ask one label for different values become one that takes either.
+/// Adds alternatives; two that ask one label for different values become one that takes either, and one that asks for
+/// more than another is not needed.
 fn merge_label_selectors(labels: &mut Option<Vec<Vec<Requirement>>>, more: Option<&[Vec<Requirement>]>) {
     let (Some(known), Some(more)) = (labels.as_mut(), more) else {
         *labels = None;
         return;
     };
     for wanted in more {
+        if known.iter().any(|other| other.iter().all(|one| asks_for(wanted, one))) {
+            continue;
+        }
         let key = |wanted: &[Requirement]| match wanted {
             [one] if one.operator == Operator::In => Some(one.key.clone()),
             _ => None,
@@ -236,4 +240,10 @@ fn merge_label_selectors(labels: &mut Option<Vec<Vec<Requirement>>>, more: Optio
             _ => known.push(wanted.clone()),
         }
     }
+}
+
+/// Whether labels that are as wanted are as one requirement says, too.
+fn asks_for(wanted: &[Requirement], one: &Requirement) -> bool {
+    let is_there = |other: &Requirement| other.key == one.key && other.operator == Operator::In;
+    wanted.contains(one) || (one.operator == Operator::Exists && wanted.iter().any(is_there))
 }

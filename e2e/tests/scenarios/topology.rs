@@ -1,15 +1,24 @@
 //! Gangs that must be close: one HyperNode of one member, chosen here and kept to there.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
+use caldera_cli::args::{Args, Command};
 use caldera_e2e::{
-    Scenario,
+    Scenario, is_skipped_on_given,
     kinds::Kind,
     manifest::{aggregated, job, task},
-    run_alone, skip,
+    run_alone, run_in, skip,
+    world::{self, World},
 };
+use caldera_runtime::{client::WriteCounts, members::collector};
+use caldera_sandbox::fleet::Fleet;
+use clap::Parser as _;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 /// Cores that a node offers.
 fn cores(node: &Value) -> u64 {
@@ -251,5 +260,84 @@ fn a_job_of_three_tasks_runs_in_one_infiniband_network_of_all_members() {
             s.delete_in_member(member, Kind::HyperNode, &s.own(&format!("ib-{at}"))).await?;
         }
         result
+    });
+}
+
+/// The label that says in which rack a node is, and what the tier is called that it makes.
+const RACK: &str = "example.org/rack";
+
+/// Starts the collector that this command line runs, but for its clients.
+fn start_collector(host: &Fleet, member: &str, stop: CancellationToken) -> anyhow::Result<()> {
+    let line = ["caldera", "inventory", "--cluster", member, "--topology-labels", RACK];
+    let Command::Inventory(args) = Args::try_parse_from(line)?.command else { bail!("another command") };
+    let pace = collector::Pace { least: Duration::from_millis(500), ..collector::Pace::default() };
+    let topology_labels = args.topology_labels;
+    let config = collector::Config { pace, topology_labels, ..collector::Config::new(&args.member.cluster) };
+    let client = host.host.client("inventory", &WriteCounts::default())?;
+    tokio::spawn(collector::run_collector(config, client, stop));
+    Ok(())
+}
+
+/// Names of the domains that are published of a member.
+fn published(part: &Value) -> Vec<&str> {
+    let domains = part["spec"]["part"]["domains"].as_array().into_iter().flatten();
+    domains.filter_map(|domain| domain["name"].as_str()).collect()
+}
+
+async fn play_labels(s: &Scenario, host: &Fleet, stop: &CancellationToken) -> anyhow::Result<()> {
+    let (member, nodes) = roomy(s).await.context("no member has three nodes")?;
+    let (small, large) = (&nodes[0], &nodes[nodes.len() - 2..]);
+    for (node, rack) in [(small, "b"), (&large[0], "a"), (&large[1], "a")] {
+        let labels = json!({"metadata": {"labels": {RACK: rack}}});
+        s.patch_in_member(&member, Kind::Node, &named(node), &labels).await?;
+    }
+    let queue = s.queue("q", json!({})).await?;
+    // More than one node takes, and no more than two.
+    let pods = large.iter().map(|node| cores(node) / 2).max().unwrap_or(0) + 1;
+    let mut near = hard(s, "near", &queue, pods);
+    near["spec"]["networkTopology"]["highestTierName"] = RACK.into();
+    let near = s.submit(Kind::Job, near, &aggregated()).await?;
+    // Labels alone are no domains.
+    let waits = |group: &Value| group["status"]["conditions"].to_string().contains(&format!("tier {RACK} or lower"));
+    s.until_podgroup(&near, "says that it must be in one domain", waits).await?;
+    start_collector(host, &member, stop.child_token())?;
+    let part = format!("{member}.0");
+    s.until(Kind::Inventory, &part, "has a domain for each rack", |part| published(part) == ["rack-a", "rack-b"])
+        .await?;
+    let clusters = s.until_placed("near-job").await?;
+    ensure!(clusters == [(member.clone(), pods)], "{clusters:?}");
+    let copy = s.until_in_member(&member, Kind::Job, "near", "is there", |_| true).await?;
+    let terms = &copy["spec"]["tasks"][0]["template"]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        ["nodeSelectorTerms"];
+    let rack = json!([{"matchExpressions": [{"key": RACK, "operator": "In", "values": ["a"]}]}]);
+    ensure!(*terms == rack, "{copy}");
+    for index in 0..pods {
+        let bound = |pod: &Value| pod["spec"]["nodeName"].is_string();
+        let pod = s.until_in_member(&member, Kind::Pod, &format!("near-worker-{index}"), "is bound", bound).await?;
+        ensure!(large.iter().any(|node| pod["spec"]["nodeName"] == named(node)), "{pod}");
+    }
+    s.until_phase("near", "Completed").await?;
+    // Volcano's own discoverer, or an admin, knows better.
+    rack(s, &member, "own", &nodes[..1]).await?;
+    s.until(Kind::Inventory, &part, "has the member's HyperNode alone", |part| published(part) == [s.own("own")])
+        .await?;
+    Ok(())
+}
+
+#[test]
+fn a_hard_gang_runs_in_one_domain_that_labels_of_nodes_make_while_there_are_no_hyper_nodes() {
+    if is_skipped_on_given("topology-labels", "a collector with labels is started beside the sandbox's host") {
+        return;
+    }
+    let (fleet, stop) = (Arc::new(OnceLock::new()), CancellationToken::new());
+    let (started, ends) = (fleet.clone(), stop.clone());
+    let start = async move {
+        let fleet = world::fleet(3, &ends).await?;
+        let world: World = world::of_fleet(&fleet, ends).await?;
+        ensure!(started.set(fleet).is_ok(), "it is started once");
+        Ok(world)
+    };
+    run_in("topology-labels", start, async |s: Arc<Scenario>| {
+        play_labels(&s, fleet.get().context("there is no fleet")?, &stop).await
     });
 }

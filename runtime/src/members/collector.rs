@@ -5,20 +5,25 @@
 //! [`Pace::least`] and not more than [`Pace::bytes`] a second in the mean; a heartbeat at a fixed period. Everything is
 //! applied with a field manager of its own. A collector that can not reach its member says so once and sends no more
 //! heartbeats: what it has published grows old, and readers stop trusting it.
+//!
+//! While the member has no HyperNodes, labels of its nodes make the domains that are published, where the collector is
+//! given such labels. HyperNodes count alone, whoever wrote them: Volcano's own discoverer knows more of its member.
 
+mod collected;
 pub mod metrics;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use caldera_core::{
-    fleet::{Queues, Update},
-    inventory::{Change, NodeUse, sum_node_use},
+    fleet::Update,
+    inventory::{NodeUse, sum_node_use},
     time::EpochSeconds,
+    topology_discovery::{TopologyLabels, TopologyLabelsError},
 };
 use caldera_crds::{
     karmada::cluster::Cluster,
     names::caldera::MANAGER_INVENTORY,
-    published::{ClusterInventory, Contents, Heartbeat, Load, Part, Reached, divide_contents},
+    published::{ClusterInventory, Heartbeat, Load, Part, Reached, divide_contents},
 };
 use jiff::Timestamp;
 use kube::{Api, Client, api::ApiResource, runtime::watcher};
@@ -38,6 +43,7 @@ use crate::{
     watch::{Event, Follower, api_resource, declare_kinds},
     write::{self, Body, Failure, Write},
 };
+pub use collected::CollectedInventory;
 use metrics::CollectorMetrics;
 
 /// After so many heartbeats all parts are written again, in case somebody deleted one. A part that is as it was costs
@@ -89,6 +95,8 @@ pub struct Config {
     pub counts: WriteCounts,
     /// Shows its metrics.
     pub registry: SharedRegistry,
+    /// What makes domains of a member without HyperNodes.
+    pub topology_labels: Option<TopologyLabels>,
 }
 
 impl Config {
@@ -103,56 +111,8 @@ impl Config {
             ready: Ready::default(),
             counts: WriteCounts::default(),
             registry: SharedRegistry::default(),
+            topology_labels: None,
         }
-    }
-}
-
-/// The inventory of one member, as far as it is known.
-#[derive(Debug, Default)]
-pub struct CollectedInventory {
-    contents: Contents,
-    /// Whether nodes and pods were listed; HyperNodes come before them.
-    listed: (bool, bool),
-}
-
-impl CollectedInventory {
-    /// Takes in a change.
-    pub fn apply_change(&mut self, change: Change) {
-        let Contents { nodes, pods, hyper_nodes, .. } = &mut self.contents;
-        let key = |pod: &caldera_core::inventory::Pod| (pod.namespace.clone(), pod.name.clone());
-        match change {
-            Change::Nodes(all) => {
-                self.listed.0 = true;
-                *nodes = all.into_iter().map(|node| (node.name.clone(), node)).collect();
-            }
-            Change::Node(node) => drop(nodes.insert(node.name.clone(), node)),
-            Change::NodeGone(name) => drop(nodes.remove(&name)),
-            Change::Pods(all) => {
-                self.listed.1 = true;
-                *pods = all.into_iter().map(|pod| (key(&pod), pod)).collect();
-            }
-            Change::Pod(pod) => drop(pods.insert(key(&pod), pod)),
-            Change::PodGone(namespace, name) => drop(pods.remove(&(namespace, name))),
-            Change::HyperNodes(all) => *hyper_nodes = all.into_iter().map(|one| (one.name.clone(), one)).collect(),
-            Change::HyperNode(one) => drop(hyper_nodes.insert(one.name.clone(), one)),
-            Change::HyperNodeGone(name) => drop(hyper_nodes.remove(&name)),
-        }
-    }
-
-    /// Replaces the queues of the member.
-    pub fn set_queues(&mut self, queues: Queues) {
-        self.contents.queues = queues;
-    }
-
-    /// Nothing counts before it was listed again.
-    pub const fn require_list(&mut self) {
-        self.listed = (false, false);
-    }
-
-    /// The whole inventory, once it was listed.
-    #[must_use]
-    pub fn listed_contents(&self) -> Option<&Contents> {
-        (self.listed == (true, true)).then_some(&self.contents)
     }
 }
 
@@ -206,6 +166,8 @@ struct Collector {
     metrics: CollectorMetrics,
     host: Client,
     view: CollectedInventory,
+    /// Why the labels make no domains now.
+    label_fault: Option<TopologyLabelsError>,
     /// UID of the Cluster object; nothing is published for a cluster that is none.
     uid: Option<String>,
     reached: Reached,
@@ -237,6 +199,7 @@ impl Collector {
             config,
             host,
             view: CollectedInventory::default(),
+            label_fault: None,
             uid: None,
             reached: Reached::Proxy,
             seen: None,
@@ -311,7 +274,7 @@ impl Collector {
     /// When there may be something to write.
     fn next_write_time(&self) -> Option<Instant> {
         self.uid.as_ref()?;
-        let is_listed = self.view.listed_contents().is_some();
+        let is_listed = self.view.is_listed();
         let beat = match (&self.heartbeat, &self.fault) {
             (None, _) => is_listed.then_some(self.next_parts),
             (Some(_), _) if self.heartbeat_due => Some(self.not_before),
@@ -344,7 +307,18 @@ impl Collector {
         Ok(())
     }
 
+    /// Makes domains of labels where the member has none. Labels that make too many make none; that is said when it
+    /// begins.
+    fn refresh_domains(&mut self) {
+        let fault = self.view.refresh_domains(self.config.topology_labels.as_ref()).err();
+        if let Some(error) = fault.as_ref().filter(|_| self.label_fault.is_none()) {
+            tracing::warn!(cluster = self.config.cluster, %error, "no domains are made of labels of nodes");
+        }
+        self.label_fault = fault;
+    }
+
     async fn write_parts(&mut self) -> Result<(), Failure> {
+        self.refresh_domains();
         let Some(contents) = self.view.listed_contents() else { return Ok(()) };
         // One that starts goes on with the division that is there.
         let there = match self.stored_parts {
@@ -390,7 +364,7 @@ impl Collector {
 
     async fn write_heartbeat(&mut self) -> Result<(), Failure> {
         let seen = self.seen.unwrap_or_else(|| self.config.clock.now());
-        let nodes = self.view.contents.nodes.len();
+        let nodes = self.view.nodes().len();
         let heartbeat = Heartbeat {
             seen_at: format_micro_time(seen),
             every_seconds: u32::try_from(self.config.pace.heartbeat.as_secs()).unwrap_or(30).max(1),
@@ -416,7 +390,7 @@ impl Collector {
     /// What the nodes use together; a heartbeat says it with its age.
     fn sum_load(&self) -> Option<Load> {
         let (measured, read_at) = self.measured.as_ref()?;
-        Load::from_member_load(&sum_node_use(&self.view.contents.nodes, measured, *read_at)?)
+        Load::from_member_load(&sum_node_use(self.view.nodes(), measured, *read_at)?)
     }
 
     /// Applies one object; its size.

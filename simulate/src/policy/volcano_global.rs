@@ -138,7 +138,7 @@ impl VolcanoGlobal {
             match divide_by_summaries(site, one.job) {
                 Some(parts) => site.send_job(one.job, parts),
                 None => {
-                    self.released.push_back(Unplaced { at: next_flush_after(now), tried: Some(self.returns), ..one })
+                    self.released.push_back(Unplaced { at: next_flush_after(now), tried: Some(self.returns), ..one });
                 }
             }
         }

@@ -107,7 +107,7 @@ async fn member(State(servers): State<Arc<Servers>>, request: Request) -> Respon
     }
     if !query.contains("watch=true") {
         let node = json!({
-            "metadata": {"name": "n1"},
+            "metadata": {"name": "n1", "labels": {"example.org/rack": "7"}},
             "status": {"allocatable": {"cpu": "1000", "pods": "1000"}, "conditions": [{"type": "Ready", "status": "True"}]},
         });
         return list(if path.ends_with("/nodes") { json!([node]) } else { json!([]) });
@@ -132,6 +132,11 @@ async fn member(State(servers): State<Arc<Servers>>, request: Request) -> Respon
 
 /// A running collector, and what it talks to.
 fn collector(there: Value) -> (Arc<Servers>, CancellationToken) {
+    collector_with(there, None)
+}
+
+/// The same with labels that make domains.
+fn collector_with(there: Value, topology_labels: Option<TopologyLabels>) -> (Arc<Servers>, CancellationToken) {
     let began = Instant::now();
     let (pods, member_is_up) = (watch::channel(0).0, watch::channel(true).0);
     let (writes, cpu_used) = (Mutex::default(), Mutex::default());
@@ -141,7 +146,8 @@ fn collector(there: Value) -> (Arc<Servers>, CancellationToken) {
     let host = client(Router::new().fallback(host).with_state(Arc::clone(&servers)));
     let inside = client(Router::new().fallback(member).with_state(Arc::clone(&servers)));
     let registry = Arc::clone(&servers.registry);
-    let config = Config { member: Some(inside), clock: Arc::new(Wall(began)), registry, ..Config::new("m1") };
+    let config =
+        Config { member: Some(inside), clock: Arc::new(Wall(began)), registry, topology_labels, ..Config::new("m1") };
     let stop = CancellationToken::new();
     tokio::spawn(run_collector(config, host, stop.clone()));
     (servers, stop)
@@ -267,4 +273,20 @@ async fn what_a_collector_shows_is_what_is_declared_and_counts_what_it_wrote() {
     assert!(text.contains("caldera_inventory_published_parts_total{cluster=\"m1\"} 1\n"), "{text}");
     assert!(bytes > 100, "{text}");
     stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn domains_that_labels_make_are_published_and_each_selects_its_nodes_by_label() {
+    for (labels, want) in [(None, Value::Null), (Some("example.org/rack"), json!("rack-7"))] {
+        let (servers, stop) = collector_with(Value::Null, labels.map(|labels| labels.parse().unwrap()));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let part = servers.last("m1.0")["part"].clone();
+        assert_eq!(part["domains"][0]["name"], want, "{part}");
+        if labels.is_some() {
+            let rack = json!([[{"key": "example.org/rack", "operator": "In", "values": ["7"]}]]);
+            let domain = &part["domains"][0];
+            assert_eq!((&domain["tierName"], &domain["labels"]), (&json!("example.org/rack"), &rack), "{part}");
+        }
+        stop.cancel();
+    }
 }
