@@ -115,10 +115,10 @@ pub fn parse_seconds(text: &str) -> Result<i64, String> {
 /// If one can be no label, or they make no topology.
 pub fn parse_topology_labels(text: &str) -> Result<TopologyLabels, String> {
     let labels: TopologyLabels = parse_value(text)?;
-    match labels.keys().find(|key| !is_label_key(key)) {
-        Some(wrong) => Err(format!("{wrong:?} is no key of a label")),
-        None => Ok(labels),
+    if let Some(wrong) = labels.keys().find(|key| !is_label_key(key)) {
+        return Err(format!("{wrong:?} is no key of a label"));
     }
+    Ok(labels)
 }
 
 /// Parses `NAME=COUNT:RESOURCE=AMOUNT,...`.

@@ -309,8 +309,8 @@ async fn play_labels(s: &Scenario, host: &Fleet, stop: &CancellationToken) -> an
     let copy = s.until_in_member(&member, Kind::Job, "near", "is there", |_| true).await?;
     let terms = &copy["spec"]["tasks"][0]["template"]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         ["nodeSelectorTerms"];
-    let rack = json!([{"matchExpressions": [{"key": RACK, "operator": "In", "values": ["a"]}]}]);
-    ensure!(*terms == rack, "{copy}");
+    let pinned = json!([{"matchExpressions": [{"key": RACK, "operator": "In", "values": ["a"]}]}]);
+    ensure!(*terms == pinned, "{copy}");
     for index in 0..pods {
         let bound = |pod: &Value| pod["spec"]["nodeName"].is_string();
         let pod = s.until_in_member(&member, Kind::Pod, &format!("near-worker-{index}"), "is bound", bound).await?;

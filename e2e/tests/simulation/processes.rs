@@ -257,9 +257,9 @@ impl World {
             }
             Action::Lost(cluster, yes) => {
                 let ready = ready_since(!yes, &format_time(self.clock.now()));
-                self.say_of_cluster(*cluster, ready)
+                self.say_of_cluster(cluster, ready)
             }
-            Action::Ready(cluster, yes) => self.say_of_cluster(*cluster, ready(*yes)),
+            Action::Ready(cluster, yes) => self.say_of_cluster(cluster, ready(*yes)),
             Action::Suspend(name) => binding(name, true),
             Action::Resume(name) => binding(name, false),
             Action::Scale(name, replicas) => {

@@ -70,7 +70,7 @@ fn a_neighbour_without_a_name_is_known_by_its_id_and_one_without_capabilities_is
 fn hosts_at_one_switch_are_a_leaf_and_hosts_at_two_join_both() {
     let (a, b, c) = (chassis("tor-a", "a", true), chassis("tor-b", "b", true), chassis("tor-c", "c", true));
     let hosts: BTreeMap<String, HostNeighbors> = [
-        ("n1", seen(&[a.clone()])),
+        ("n1", seen(std::slice::from_ref(&a))),
         ("n2", seen(&[a, b.clone()])),
         ("n3", seen(&[b])),
         ("n4", seen(&[c])),
