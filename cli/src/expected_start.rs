@@ -138,12 +138,12 @@ fn choose_start(
     (now, assume): (Timestamp, Millis),
     lost: &str,
 ) -> Option<ExpectedStart> {
-    let told = |start| qualify_start(convert_start(start, now, assume), lost);
+    let qualify = |start| qualify_start(convert_start(start, now, assume), lost);
     match (verdict, played) {
         (Verdict::MayStart | Verdict::Waiting, Err(why)) => Some(build_unknown_start(why)),
-        (Verdict::MayStart, Ok(Some(start))) if start.basis.for_nodes.is_some() => Some(told(start)),
+        (Verdict::MayStart, Ok(Some(start))) if start.basis.for_nodes.is_some() => Some(qualify(start)),
         (Verdict::MayStart, _) => Some(build_known_start(now.as_second(), now, true, "nothing speaks against it")),
-        (Verdict::Waiting, Ok(Some(start))) => Some(told(start)),
+        (Verdict::Waiting, Ok(Some(start))) => Some(qualify(start)),
         (Verdict::Waiting, Ok(None)) => Some(build_unknown_start("it is not in its queue yet")),
         _ => None,
     }

@@ -3,8 +3,9 @@
 //! It knows one policy (Divided, Aggregated), Volcano Jobs and Deployments (`services`). What it does is what our parts
 //! depend on: it makes a binding for each workload and rewrites it from the policy now and then, a Work for each
 //! target (`dispatch`), runs what the Works say as whole gangs for a virtual time (`members`), and brings statuses back
-//! through our interpreter (`report`). It is driven from outside, and all its requests succeed or are made again with the next step. In some
-//! worlds its way to the members has faults (`links`), or its host comes back from a backup (`restart`).
+//! through our interpreter (`report`). It is driven from outside, and all its requests succeed or are made again with
+//! the next step. In some worlds its way to the members has faults (`links`), or its host comes back from a backup
+//! (`restart`).
 
 use std::collections::BTreeMap;
 

@@ -38,7 +38,8 @@ pub enum Action {
     Duplicate(String),
     /// Something of a queue but its limits.
     Retune(&'static str, Value),
-    /// A queue's limits, and its parent. Those that are refused are no more tried, but for those that `must` count in the end.
+    /// A queue's limits, and its parent. Those that are refused are no more tried, but for those that `must` count in
+    /// the end.
     Limit {
         queue: &'static str,
         spec: Value,

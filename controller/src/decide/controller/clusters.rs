@@ -1,7 +1,7 @@
 //! Clusters come, change and go: what of the controller's state is told of it.
 //!
-//! Rule: where a maintenance window, an autoscaled group or an exclusive cluster is the first or the last of all, whoever
-//! waits is assessed anew: how long a job runs, or in which queue it is, matters from then on, or no longer.
+//! Rule: where a maintenance window, an autoscaled group or an exclusive cluster is the first or the last of all,
+//! whoever waits is assessed anew: how long a job runs, or in which queue it is, matters from then on, or no longer.
 
 use std::collections::BTreeSet;
 
