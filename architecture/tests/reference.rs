@@ -70,6 +70,7 @@ fn render_names() -> String {
         for constant in &constants {
             let said = &constant.means;
             assert!(said.len() > 10 && !said.starts_with("See "), "{}: say what it means, for itself", constant.name);
+            assert!(!said.contains("::"), "{}: name a page, and no module: users read no Rust", constant.name);
             write_row(&constant.value, said, &mut page);
         }
     }

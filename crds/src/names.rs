@@ -22,7 +22,7 @@ pub mod caldera {
     /// On a ResourceBinding: the lease of the controller that granted [`ADMISSION`] (lease fencing). Absent or empty if
     /// the controller runs without a lease. The scheduler places a grant only after it has seen this lease held.
     pub const EPOCH: &str = "caldera.dev/epoch";
-    /// On a ResourceBinding: the gang's shares by cluster (JSON of `caldera_core::plan::Plan`).
+    /// On a ResourceBinding: the gang's shares by cluster (JSON; see [the plan](../concepts.md#gang-split-and-plan)).
     pub const PLAN: &str = "caldera.dev/plan";
     /// On a ResourceBinding: the priority that the webhook asserts in `spec.schedulePriority` (decimal integer).
     pub const PRIORITY: &str = "caldera.dev/priority";
@@ -35,8 +35,8 @@ pub mod caldera {
     pub const WEBHOOK_VERSION: &str = "caldera.dev/webhook-version";
     /// On a manifest in a Work: the replicas that ReviseReplica gave this cluster. They show whether a plan is stale.
     pub const REVISED: &str = "caldera.dev/revised-replicas";
-    /// On a ResourceBinding: its last eviction, the job it was evicted for, and the end of that job's hold window (JSON
-    /// of `caldera_core::queue::preemption::EvictionRecord`).
+    /// On a ResourceBinding: its last eviction, the job it was evicted for, and until when what came free is held for
+    /// that (JSON; see [who gets what came free](../rules/preemption.md#who-gets-what-came-free)).
     pub const EVICTION: &str = "caldera.dev/eviction";
     /// On a Queue: the amounts that count where they differ from its spec, and what is wrong with the queue (JSON).
     pub const QUEUE_STATUS: &str = "caldera.dev/queue-status";
@@ -155,10 +155,10 @@ pub mod caldera {
     /// is split its pods mount it, and no copy carries keys.
     pub const SSH_SECRET: &str = "caldera.dev/ssh-secret";
     /// On a PropagationPolicy or ClusterPropagationPolicy, or on a ResourceBinding, where it comes first: how clusters
-    /// are ranked (`binpack=2,cheapest=1`; see `caldera_core::place::score`).
+    /// are ranked (`binpack=2,cheapest=1`; see [ranking](../parity.md#beyond-karmada-ranking-clusters)).
     pub const SCORE_WEIGHTS: &str = "caldera.dev/score-weights";
-    /// On a Volcano Job: where its data is (`cluster=member1:500,region=eu|region=us`; see
-    /// `caldera_core::declared_data`).
+    /// On a Volcano Job: where its data is (`cluster=member1:200Gi,region=eu|region=us:5Ti`; see [how it is
+    /// written](../tasks/data.md#say-it-on-the-job)).
     pub const DATA: &str = "caldera.dev/data";
     /// On a DataSourceClaim: `preferred` puts clusters with the data before others, and its workload waits for nothing.
     /// Absent, or with any other value, its workload goes only where the data is.
