@@ -44,7 +44,6 @@ use crate::{
         },
         decide,
         lifecycle::run_limits::{get_current_run_limit, to_timestamp},
-        status::pod_group_status::describe_unknown_class,
     },
     observe::{Binding, Key, ObjectKind, Workload},
     write::pod_group::phase_of,
@@ -229,7 +228,7 @@ fn start_explanation(controller: &Controller, reference: WorkloadRef, workload: 
 fn list_notes(controller: &Controller, workload: &Workload) -> Vec<String> {
     let mut notes = Vec::new();
     let classes_known = !controller.list_unlisted_kinds().contains(&ObjectKind::Classes);
-    notes.extend(describe_unknown_class(&controller.objects, workload).filter(|_| classes_known));
+    notes.extend(controller.objects.describe_unknown_class(workload).filter(|_| classes_known));
     if workload.deleting {
         notes.push("it is being deleted".to_owned());
     }

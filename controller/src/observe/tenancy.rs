@@ -8,6 +8,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
+    data_source::shorten_text,
     gang::{Gang, QueueName},
     queue::{Counted, RunningLimits, TenantOrder},
     reason::Reason,
@@ -84,6 +85,20 @@ impl Objects {
         self.list_queue_and_parents(queue)
             .into_iter()
             .find_map(|(by, facts)| facts.allowed_classes.as_ref()?.refuse(queue, by, &workload.class))
+    }
+
+    /// What is said where a workload names a PriorityClass that does not exist here. Members have the host's, and may
+    /// have others: it is theirs to refuse its pods, as Kubernetes does until there is such a class.
+    pub(crate) fn describe_unknown_class(&self, workload: &Workload) -> Option<String> {
+        let priority = self.priority_of_class(&workload.class);
+        let (name, is_unknown) = (&workload.class, self.find_priority_class_value(&workload.class).is_none());
+        is_unknown.then(|| {
+            format!(
+                "PriorityClass {} does not exist: priority {priority} is assumed, and members without it refuse its \
+                 pods",
+                shorten_text(name)
+            )
+        })
     }
 
     /// Seconds that a run of a workload may take if it begins now: the least of what it says, and of what its queue and

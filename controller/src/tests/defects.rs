@@ -57,7 +57,8 @@ fn an_unknown_priority_class_counts_as_zero_and_is_told_defect_4() {
     let a = world.put(a);
     world.bind(&a, 4, true);
     assert_eq!(world.settle(), ["a-job"]);
-    assert!(world.says("a").1.ends_with("; PriorityClass nowhere does not exist: priority 0 is assumed"));
+    let why = "PriorityClass nowhere does not exist: priority 0 is assumed, and members without it refuse its pods";
+    assert!(world.says("a").1.ends_with(&format!("; {why}")));
     assert!(world.events().contains(&("Warning".into(), "PriorityClassNotFound".into())));
     world.pass(100);
     assert_eq!(world.events().len(), 1, "told once");

@@ -231,3 +231,66 @@ fn a_job_that_waits_for_something_else_beside_its_old_pods_is_not_decided_about_
         assert!(world.pass(30).is_empty(), "{reason}, {kind} {change}");
     }
 }
+
+/// Job `a` of four pods that ran in m1 of two members, in a queue that may have 5, and a younger one of three, `b`,
+/// that waits for the place.
+fn running_before_another() -> World {
+    let mut world = members(&["m1", "m2"]);
+    world.queue("q", &json!({"capability": {"cpu": "5"}}));
+    world.job("a", "q", 4);
+    assert_eq!(world.settle(), ["a-job"]);
+    on(&mut world, "a", "m1", 4);
+    world.job("b", "q", 3);
+    assert!(world.pass(3).is_empty());
+    world
+}
+
+/// What gave way to nobody, and has no backoff.
+const KEEPS_ITS_PLACE: [&str; 5] = ["Restarted", "RestartedByPolicy", "CopyRefused", "Rescheduled", "MemberLost"];
+
+#[test]
+fn nobody_younger_takes_the_quota_of_a_job_that_waits_for_its_own_old_copies() {
+    for reason in KEEPS_ITS_PLACE {
+        let mut world = running_before_another();
+        evict(&mut world, reason, 0, &[]);
+        assert!(world.pass(20).is_empty(), "{reason}: the old pods are there");
+        assert_eq!(world.says("b").0, "BlockedByReservation", "{reason}");
+        end_pods(&mut world);
+        assert!(world.pass(19).is_empty(), "{reason}: m1 would forget the new copy with the old one");
+        assert_eq!(world.pass(4), ["a-job"], "{reason}");
+    }
+}
+
+#[test]
+fn a_job_that_a_drain_moves_is_before_a_younger_one_that_would_fit() {
+    let mut world = running_before_another();
+    world.patch(
+        "Cluster",
+        "m1",
+        &json!({"spec": {"taints": [{"key": "cluster.karmada.io/unschedulable", "effect": "NoSchedule"}]}}),
+    );
+    send(&mut world, "move", "RestartJob", "a");
+    assert!(world.pass(20).is_empty());
+    assert_eq!(world.says("a").0, "Requeued");
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": null}}));
+    world.patch("Job", "a", &json!({"status": {"running": 0, "state": {"phase": "Pending"}}}));
+    end_pods(&mut world);
+    assert_eq!(world.pass(40), ["a-job"]);
+}
+
+#[test]
+fn a_job_in_backoff_or_evicted_for_another_keeps_no_place_from_a_younger_one() {
+    for (reason, backoff) in [("NotPlaced", 60), ("PodsReadyTimeout", 60), ("Reclaimed", 0), ("ForgedRecord", 0)] {
+        let mut world = running_before_another();
+        evict(&mut world, reason, backoff, &[]);
+        assert_eq!(world.pass(2), ["b-job"], "{reason}");
+    }
+}
+
+#[test]
+fn old_copies_that_never_go_hold_a_queue_up_for_ten_minutes_and_no_longer() {
+    let mut world = running_before_another();
+    evict(&mut world, "Restarted", 0, &[]);
+    assert!(world.pass(598).is_empty());
+    assert_eq!(world.pass(4), ["a-job"], "it is in line again, pods or none");
+}

@@ -64,6 +64,10 @@ fn who_was_requeued_was_evicted_no_more_often_than_before() {
 fn split(world: &mut World) {
     world.job("a", "q", 5);
     assert_eq!(world.settle(), ["a-job"]);
+    place_split(world);
+}
+
+fn place_split(world: &mut World) {
     let share =
         |pods: u32| json!({"tasks": {"worker": {"replicas": pods, "minAvailable": pods}}, "minAvailable": pods});
     let plan = json!({"clusters": {"m1": share(3), "m2": share(2)}});
@@ -104,6 +108,22 @@ fn a_gang_of_which_a_part_does_not_start_is_withdrawn_as_a_whole() {
         world.controller.observe(Input::Member("m1".into(), Update::Change(gone)), world.now);
     }
     assert_eq!(world.pass(100), ["a-job"]);
+}
+
+/// Nothing else says why: its member makes no pod that could.
+#[test]
+fn who_does_not_start_and_names_a_class_that_there_is_not_is_told_of_it() {
+    let mut world = world();
+    let mut a = super::world::job("a", "q", 5);
+    a["spec"]["priorityClassName"] = "nowhere".into();
+    let a = world.put(a);
+    world.bind(&a, 5, true);
+    assert_eq!(world.settle(), ["a-job"]);
+    place_split(&mut world);
+    world.pass(303);
+    let message = eviction(&world)["message"].as_str().unwrap_or_default().to_owned();
+    let why = " s; PriorityClass nowhere does not exist: priority 0 is assumed, and members without it refuse its pods";
+    assert!(message.contains(why), "{message}");
 }
 
 /// As Karmada's taint manager does; karmada-scheduler finds no other place for the rest.

@@ -229,6 +229,9 @@ impl fmt::Display for Reason {
                 write!(f, "waits in queue {queue}, {position}: the queue is fifo and its head can not start yet")
             }
             Self::Next { queue, position } => write!(f, "waits in queue {queue}, {position}: is considered next"),
+            Self::Admitted { queue, charged } if charged.is_empty() => {
+                write!(f, "admitted: it asks for no pods now, so that queue {queue} is charged nothing")
+            }
             Self::Admitted { queue, charged } => {
                 write!(f, "admitted: queue {queue} is charged {charged}; waits for a place")
             }

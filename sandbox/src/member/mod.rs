@@ -6,6 +6,7 @@
 //! and wakes when a pod is due.
 
 pub mod admission;
+mod assumed_bindings;
 pub mod facts;
 pub mod job;
 pub mod job_cache;

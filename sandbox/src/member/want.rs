@@ -1,4 +1,4 @@
-//! What a stand-in wants written.
+//! What a stand-in wants written, and what became of it.
 
 use caldera_runtime::write::{Body, Write};
 use serde_json::Value;
@@ -16,6 +16,21 @@ pub struct Want {
     pub about: ObjectKey,
     /// The write.
     pub write: Write,
+}
+
+/// What became of a write.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Landing {
+    /// The object, or for some subresources a Status.
+    Written(Value),
+    /// It is deleted, or will be.
+    Deleted,
+    /// Its name is taken.
+    Exists,
+    /// It was not there.
+    Gone,
+    /// Nothing happened.
+    Failed,
 }
 
 /// Creates `object`.

@@ -13,13 +13,14 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
+    assumed_bindings::AssumedBindings,
     facts::{Claim, GroupFacts, JOB_VERSION, NodeFacts, PodFacts, TASK_SPEC, read_job_of_pod},
     job_cache::JobCache,
     object::{Key, annotation, controller_uid, key, label, namespace, number, text, uid},
 };
 pub use super::{
     kinds::Kind,
-    want::{Want, delete_named, want_create, want_delete, want_merge},
+    want::{Landing, Want, delete_named, want_create, want_delete, want_merge},
 };
 
 /// Label of a partitioned task's pods.
@@ -52,26 +53,13 @@ pub struct Action {
     pub since: (i64, i64),
 }
 
-/// What became of a write.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Landing {
-    /// The object, or for some subresources a Status.
-    Written(Value),
-    /// It is deleted, or will be.
-    Deleted,
-    /// Its name is taken.
-    Exists,
-    /// It was not there.
-    Gone,
-    /// Nothing happened.
-    Failed,
-}
-
 /// The watched objects and the writes in flight.
 #[derive(Debug)]
 pub struct World {
     objects: BTreeMap<Kind, BTreeMap<Key, Value>>,
     pods: BTreeMap<Key, PodFacts>,
+    /// Pods whose binding is not seen yet.
+    assumed: AssumedBindings,
     nodes: BTreeMap<String, NodeFacts>,
     groups: BTreeMap<Key, GroupFacts>,
     /// By controller and task, where all pods of both are alike.
@@ -107,6 +95,7 @@ impl Default for World {
         Self {
             objects: BTreeMap::new(),
             pods: BTreeMap::new(),
+            assumed: AssumedBindings::default(),
             nodes: BTreeMap::new(),
             groups: BTreeMap::new(),
             claims: BTreeMap::new(),
@@ -251,7 +240,8 @@ impl World {
         let family = alike.then(|| (owner.clone(), task.to_owned()));
         let known = self.pods.get(key).map(|known| known.claim.clone());
         let known = known.or_else(|| self.claims.get(family.as_ref()?).cloned());
-        let facts = PodFacts::read(pod, known, self.clock);
+        let mut facts = PodFacts::read(pod, known, self.clock);
+        self.assumed.fill_node(key, &mut facts);
         if let Some(family) = family {
             self.claims.entry(family).or_insert_with(|| facts.claim.clone());
         }
@@ -300,6 +290,7 @@ impl World {
 
     fn forget_pod(&mut self, key: &Key, gone: &Value) {
         self.pods.remove(key);
+        self.assumed.forget(key);
         if let Some(job) = read_job_of_pod(gone) {
             self.job_cache.delete_pod(&job, key, self.now);
         }
@@ -457,6 +448,9 @@ impl World {
         {
             self.killed.insert(uid.clone());
         }
+        if let Some(pod) = self.pods.get_mut(&want.about.1) {
+            self.assumed.assume(want, pod);
+        }
         true
     }
 
@@ -467,6 +461,12 @@ impl World {
         let watched = Kind::WATCHED.contains(kind);
         if let (Some(data), Landing::Written(_)) = (data, &landing) {
             self.written.insert(at.clone(), data);
+        }
+        if *kind == Kind::Pod
+            && self.assumed.land(key, &landing)
+            && let Some(pod) = self.get(*kind, key).cloned()
+        {
+            self.remember_pod(key, &pod);
         }
         match landing {
             Landing::Written(_) | Landing::Exists if !watched => drop(self.there.insert(at.clone(), true)),

@@ -79,7 +79,10 @@ fn collect_warnings(job: &Value, cache: &Cache) -> Vec<String> {
     let class = priority_class_of(job);
     if !class.is_empty() && cache.listed.contains("PriorityClass") && !cache.priority_classes.contains_key(class) {
         let said = shorten_text(class);
-        warnings.push(format!("PriorityClass {said:?} does not exist; the job's priority counts as 0"));
+        warnings.push(format!(
+            "PriorityClass {said:?} does not exist; the job's priority counts as 0, and members without the class \
+             refuse its pods"
+        ));
     }
     if annotation_of(job, RENDEZVOUS) == Some(RENDEZVOUS_CLUSTERSET) {
         warnings.push(
@@ -159,7 +162,9 @@ pub(super) mod tests {
         let mut object = job();
         object["spec"]["priorityClassName"] = "nobody".into();
         let Verdict::Allow { warnings, .. } = validate_job(&create(object.clone()), &cache) else { panic!() };
-        assert_eq!(warnings, ["PriorityClass \"nobody\" does not exist; the job's priority counts as 0"]);
+        let reported = "PriorityClass \"nobody\" does not exist; the job's priority counts as 0, and members without \
+                        the class refuse its pods";
+        assert_eq!(warnings, [reported]);
         cache.priority_classes.insert("nobody".into(), PriorityClass { value: 5, is_default: false });
         assert_eq!(validate_job(&create(object), &cache), Verdict::UNCHANGED);
     }

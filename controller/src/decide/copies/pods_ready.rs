@@ -7,7 +7,8 @@
 //! the scheduler tries others first. Where nodes may have to come for a part first, it may be later by as long as they
 //! take. A part that ran is left alone: one that its member restarts takes nothing from the
 //! gang. A job whose own controller makes its pods in its own order, such as a RayJob's submitter once all others run,
-//! is late only while none of its pods is on a node.
+//! is late only while none of its pods is on a node. If it names a PriorityClass that does not exist, that is told too:
+//! members may have made none of its pods for that.
 
 use caldera_core::{gang::ClusterName, queue::ledger::AdmissionStage, time::EpochSeconds};
 use caldera_crds::workload::WorkloadKind;
@@ -106,7 +107,9 @@ impl StartDeadlines {
             }
             let waited = binding.scheduled.map_or(0, |at| EpochSeconds::from(now).seconds_since(at));
             let missing: Vec<&str> = late.iter().map(|(_, what)| what.as_str()).collect();
-            let message = format!("{} after {waited} s", missing.join(", "));
+            let mut message = format!("{} after {waited} s", missing.join(", "));
+            let unknown_class = objects.workload_of(binding).and_then(|it| objects.describe_unknown_class(it));
+            unknown_class.iter().for_each(|why| message += &format!("; {why}"));
             decisions.extend(objects.workload_of(binding).map(|workload| {
                 let said = format!("withdrawn from all clusters: {message}");
                 Decision::build_workload_event(workload, EventType::Warning, PODS_READY_TIMEOUT, said)

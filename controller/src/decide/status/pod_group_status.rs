@@ -5,7 +5,6 @@
 //! failed, and what of the workload does not count as it was written.
 
 use caldera_core::{
-    data_source::shorten_text,
     gang::ClusterName,
     queue::{JobId, ledger::AdmissionStage},
     reason::Reason,
@@ -66,7 +65,7 @@ pub(crate) fn describe_details(
     if jobs.engine.is_pending(id.as_str()) {
         preemption.describe_failure(id).into_iter().for_each(&mut add);
     }
-    describe_unknown_class(objects, workload).iter().for_each(|unknown| add(unknown));
+    objects.describe_unknown_class(workload).iter().for_each(|unknown| add(unknown));
     if let Some(refusal) = state.stage().filter(|stage| *stage != AdmissionStage::Finished).and_then(|_| {
         let copies = binding.admission.as_ref().map_or(1, |record| record.copies);
         let refusal = objects.check_namespace(&workload.queue, &binding.key.namespace);
@@ -80,14 +79,6 @@ pub(crate) fn describe_details(
         add(&format!("queue {}: {wrong}: taken for 0", workload.queue));
     }
     text
-}
-
-/// What is said where a workload names a PriorityClass that does not exist.
-pub(crate) fn describe_unknown_class(objects: &Objects, workload: &Workload) -> Option<String> {
-    let priority = objects.priority_of_class(&workload.class);
-    let unknown = objects.find_priority_class_value(&workload.class).is_none();
-    let name = || shorten_text(&workload.class);
-    unknown.then(|| format!("PriorityClass {} does not exist: priority {priority} is assumed", name()))
 }
 
 /// What is reserved for a job, and when it starts at the latest.

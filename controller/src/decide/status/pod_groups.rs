@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 use super::{
     first_pod_groups::FirstPodGroups,
     outdated_texts::{OutdatedTexts, find_place},
-    pod_group_status::{describe_details, describe_unknown_class, find_stage_and_reason},
+    pod_group_status::{describe_details, find_stage_and_reason},
     refresh_budget::RefreshBudget,
     status_difference::StatusDifference,
 };
@@ -382,7 +382,7 @@ impl PodGroupWrites {
         let on_change = waits_on.then(|| event(EventType::Normal, reason.token(), status.message.clone()));
         // The PodGroup says whether it was recorded.
         let said = |text: &String| there.is_some_and(|group| group.status.message.contains(text));
-        if let Some(message) = describe_unknown_class(objects, workload).filter(|text| !said(text)) {
+        if let Some(message) = objects.describe_unknown_class(workload).filter(|text| !said(text)) {
             events.push(event(EventType::Warning, PRIORITY_CLASS_NOT_FOUND, message));
         }
         let starting = add_wait(written.starts_at.unwrap_or(now), self.budget.stretch_wait(STARTING_COALESCE));

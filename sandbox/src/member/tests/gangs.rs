@@ -244,3 +244,55 @@ fn nodes_with_a_kubelet_of_their_own_are_never_touched() {
     let pod = cluster.pod("j-t-0");
     assert!(text(pod, "/status/podIP").starts_with("100.") && text(pod, "/status/hostIP").starts_with("10."));
 }
+
+/// What the schedulers would bind now.
+fn list_bindings(cluster: &Cluster) -> Vec<Want> {
+    let mut wants = schedule::run_cycle(&cluster.world, cluster.now).wants;
+    wants.retain(|want| want.write.subresource == Some("binding"));
+    wants
+}
+
+/// A node of four cores, a pod of three whose binding is sent, and another one like it.
+fn bound_and_not_seen() -> (Cluster, Want) {
+    let mut cluster = Cluster::new(1, "4");
+    let pod = |name: &str| {
+        let requests = json!({"resources": {"requests": {"cpu": "3"}}});
+        json!({"metadata": {"name": name, "namespace": "ns"}, "spec": {"containers": [requests]}})
+    };
+    cluster.put(Kind::Pod, pod("first"));
+    let binding = list_bindings(&cluster).remove(0);
+    assert!(cluster.world.take_off(&binding));
+    cluster.put(Kind::Pod, pod("second"));
+    assert!(list_bindings(&cluster).is_empty(), "the first is on its way to the node");
+    (cluster, binding)
+}
+
+#[test]
+fn a_pod_that_is_bound_and_not_seen_on_its_node_yet_holds_its_room() {
+    let (mut cluster, binding) = bound_and_not_seen();
+    let before = cluster.pod("first").clone();
+    cluster.world.land(&binding.about, Landing::Written(json!({"kind": "Status"})));
+    assert!(list_bindings(&cluster).is_empty(), "it is there");
+    cluster.put(Kind::Pod, before.clone());
+    assert!(list_bindings(&cluster).is_empty(), "older news says nothing of it");
+    let mut seen = before;
+    seen["spec"]["nodeName"] = cluster.world.nodes().next().unwrap().0.as_str().into();
+    cluster.put(Kind::Pod, seen);
+    assert!(list_bindings(&cluster).is_empty());
+    cluster.world.forget(Kind::Pod, &binding.about.1);
+    let next: Vec<_> = list_bindings(&cluster).into_iter().map(|want| want.about.1.1).collect();
+    assert_eq!(next, ["second"]);
+}
+
+#[test]
+fn a_pod_whose_binding_failed_holds_nothing() {
+    for landing in [Landing::Failed, Landing::Exists] {
+        let (mut cluster, binding) = bound_and_not_seen();
+        cluster.world.land(&binding.about, landing);
+        assert_eq!(list_bindings(&cluster), [binding]);
+    }
+    let (mut cluster, binding) = bound_and_not_seen();
+    cluster.world.land(&binding.about, Landing::Gone);
+    let next: Vec<_> = list_bindings(&cluster).into_iter().map(|want| want.about.1.1).collect();
+    assert_eq!(next, ["second"]);
+}
