@@ -254,7 +254,7 @@ fn format_answer(answer: &Answer, wide: bool) -> String {
         text += "\nYour credentials do not show everything that decides: what it says of the queue is what the controller \
                  last wrote.\n";
     }
-    text + &output::format_gaps(&answer.missing)
+    text + &output::format_gaps(&answer.missing, wide)
 }
 
 /// Seconds since 1970, from when the job was made and how old it is.
@@ -360,10 +360,10 @@ fn append_queue_path(text: &mut String, job: &Explanation, wide: bool) {
                 once(describe_state(step.state)),
                 amounts.resource.to_string(),
                 asked(amounts.resource.as_str()),
-                amounts.used.plain().to_string(),
+                output::format_seen(amounts.used, amounts.is_use_seen),
                 some(amounts.used_lately.map(|lately| lately.amount)),
-                amounts.deserved.plain().to_string(),
-                amounts.guarantee.plain().to_string(),
+                output::format_seen(amounts.deserved, amounts.is_share_seen),
+                output::format_seen(amounts.guarantee, amounts.is_share_seen),
                 some(amounts.capability),
                 some(amounts.limit),
             ]);
