@@ -13,7 +13,7 @@ use caldera_core::quantity::Quantity;
 use crate::output::{USED_LATELY, format_seen, format_table, format_with_history};
 
 /// Columns without which a table is as clear, where all their cells say nothing.
-const LEFT_OUT_IF_EMPTY: [&str; 3] = ["BLOCKED", "STARTING", "FAULTS"];
+const LEFT_OUT_IF_EMPTY: [&str; 4] = ["BLOCKED", "STARTING", "FAULTS", "STATE"];
 /// What every node has and hardly anybody asks for: shown where it is limited or used.
 const SELDOM_ASKED_FOR: &str = "ephemeral-storage";
 
@@ -144,9 +144,11 @@ fn format_by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) ->
 
 fn format_narrow(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String {
     let mut rows = Vec::new();
+    let are_all_open = queues.iter().all(|queue| queue.state == "Open");
     for queue in queues {
         let [waiting, blocked, starting, running] = format_job_counts(queue);
-        let mut counts = Some([waiting, running, blocked, starting, count_faults(queue), queue.state.to_owned()]);
+        let state = if are_all_open { "" } else { queue.state };
+        let mut counts = Some([waiting, running, blocked, starting, count_faults(queue), state.to_owned()]);
         let mut shown: Vec<[String; 4]> = list_shown_amounts(queue)
             .map(|of| {
                 let [used, deserved, borrowed] =
@@ -311,10 +313,10 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(words[0][..7], ["QUEUE", "RESOURCE", "USED/LIMIT", "DESERVED", "BORROWED", "WAITING", "RUNNING"]);
-        assert_eq!(words[1], ["root", "cpu", "72/80", "80", "-", "2", "3", "Open"]);
+        assert_eq!(words[1], ["root", "cpu", "72/80", "80", "-", "2", "3"]);
         assert_eq!(words[2], ["memory", "32Gi/320Gi", "320Gi", "-"]);
-        assert_eq!(words[4], ["night", "cpu", "60/80", "28", "32", "2", "3", "Open"]);
-        assert_eq!(words[6], ["idle", "-", "-", "-", "-", "2", "3", "Open"]);
+        assert_eq!(words[4], ["night", "cpu", "60/80", "28", "32", "2", "3"]);
+        assert_eq!(words[6], ["idle", "-", "-", "-", "-", "2", "3"]);
         assert!(!text.contains("ephemeral-storage"), "{text}");
         let wide = format_queues(&fleet(), true, TableForm::Within(Some(200)));
         assert!(wide.contains("cpu 72/80, memory 32Gi/320Gi, nvidia.com/gpu 14/16"), "{wide}");
