@@ -8,7 +8,6 @@ pub(crate) mod change;
 mod exec;
 mod job_move;
 mod logs;
-mod pods;
 pub(crate) mod requeue;
 mod row;
 
@@ -29,7 +28,7 @@ use crate::{
     expected_start::{self, ExpectedStart, Forecast},
     json_path::sort_rows,
     live::{self, Gap},
-    objects::{self, list_objects, name_resource, read_list_at, read_text_at},
+    objects::{self, list_objects, name_resource},
     output::{self, ListOutput, Output, format_duration, format_table},
     repeat::{self, PrintedPage},
     view::{Change, JobView, Seen},
@@ -229,9 +228,4 @@ async fn describe_job(args: WhyArgs) -> anyhow::Result<ExitCode> {
         output::write_stdout(&events);
     }
     Ok(code)
-}
-
-/// Clusters that a binding names.
-fn clusters_of(binding: &Value) -> Vec<String> {
-    read_list_at(binding, "/spec/clusters").iter().map(|target| read_text_at(target, "/name").to_owned()).collect()
 }
