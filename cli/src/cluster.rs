@@ -36,7 +36,7 @@ pub async fn run_cluster(action: ClusterAction) -> anyhow::Result<ExitCode> {
                 let all = read_page(&client, &args).await?;
                 let names: String = all.clusters.iter().map(|one| format!("{}\n", one.name)).collect();
                 let text = output::format_list(&args.output, &all, "STATE", &names, |wide| {
-                    format_clusters(&all.clusters, wide) + &output::format_gaps(&all.missing)
+                    format_clusters(&all.clusters, wide) + &output::format_gaps(&all.missing, wide)
                 })?;
                 PrintedPage::new(text, &all)
             })
@@ -50,7 +50,7 @@ pub async fn run_cluster(action: ClusterAction) -> anyhow::Result<ExitCode> {
             let one = one.with_context(|| format!("there is no cluster {name}; there are {}", names.join(", ")))?;
             load::add_real_use(&client, std::slice::from_mut(one)).await?;
             output::print_painted(output, one, "STATE", |_| {
-                describe_cluster(one) + &output::format_gaps(&all.missing)
+                describe_cluster(one) + &output::format_gaps(&all.missing, true)
             })?;
             Ok(ExitCode::SUCCESS)
         }

@@ -122,7 +122,8 @@ fn format_jobs(jobs: &[&EndedJob]) -> String {
     let rows = jobs.iter().map(|job| {
         let (waited, ran) = measure_wait_and_run(job);
         let reported = |seconds: Option<i64>| seconds.map(format_duration).unwrap_or_default();
-        let charged: Vec<String> = job.charged.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
+        let charged: Vec<String> =
+            job.charged.iter().map(|(name, amount)| format!("{name}={}", amount.decimal())).collect();
         vec![
             job.namespace.clone(),
             job.kind.clone(),
@@ -170,7 +171,7 @@ fn format_csv(jobs: &[&EndedJob]) -> String {
         );
         let charged: BTreeMap<_, _> = job.charged.iter().collect();
         for name in &resources {
-            let amount = charged.get(name).map(|amount| amount.to_string()).unwrap_or_default();
+            let amount = charged.get(name).map(|amount| amount.decimal().to_string()).unwrap_or_default();
             let _ = write!(text, ",{amount}");
         }
         text += "\n";

@@ -34,6 +34,7 @@ pub mod manifests;
 mod monitoring;
 pub mod objects;
 pub mod output;
+mod pods;
 pub mod queue;
 pub mod repeat;
 pub mod roles;

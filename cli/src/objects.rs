@@ -144,6 +144,11 @@ pub fn take_answer<T: Default>(
     }
 }
 
+/// Clusters that a binding names.
+pub fn list_clusters_of(binding: &Value) -> Vec<String> {
+    read_list_at(binding, "/spec/clusters").iter().map(|target| read_text_at(target, "/name").to_owned()).collect()
+}
+
 /// `namespace/name`, or the name alone.
 pub fn key_of(object: &Value) -> String {
     match read_text_at(object, "/metadata/namespace") {

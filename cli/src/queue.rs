@@ -3,23 +3,27 @@
 
 mod change;
 mod settings;
+mod table;
 
 use std::{collections::BTreeSet, fmt::Write as _, process::ExitCode};
 
-use caldera_controller::explain::{Amounts, InLine, QueueView, RunningLimit, list_queues, list_waiting_jobs};
-use caldera_core::quantity::Quantity;
+use caldera_controller::explain::{InLine, QueueView, list_queues, list_waiting_jobs};
 use serde::Serialize;
 use serde_json::Value;
 
-use self::settings::{QueueSetting, list_settings};
+use self::{
+    settings::{QueueSetting, list_settings},
+    table::{TableForm, format_queues},
+};
 use crate::{
     args::{PauseArgs, QueueAction, QueueArgs, UnpauseArgs},
     components,
     json_path::{JsonPath, sort_rows},
     live::{self, Gap, Live},
     objects::{self, list_objects, name_of},
-    output::{self, ListOutput, USED_LATELY, format_columns, format_with_history},
+    output::{self, ListOutput, format_columns},
     repeat::{self, PrintedPage},
+    style::Style,
     why,
 };
 
@@ -154,7 +158,7 @@ fn make_page(
     };
     let now = live.now.as_second();
     let text = output::format_list(output, &answer, "STATE", &format!("{name}\n"), |wide| {
-        format_queue(&answer, first, now, wide) + &output::format_gaps(&answer.missing)
+        format_queue(&answer, first, now, wide) + &output::format_gaps(&answer.missing, wide)
     })?;
     PrintedPage::new(text, &answer)
 }
@@ -169,16 +173,18 @@ fn build_queue_list_page(output: &ListOutput, answer: QueueList, tree: bool) -> 
     let names: String = answer.queues.iter().map(|queue| format!("{}\n", queue.name)).collect();
     let text = output::format_list(output, &answer, "STATE", &names, |wide| {
         let paused = answer.paused.iter().map(|why| format!("All releases are paused: {why}\n\n"));
-        paused.collect::<String>() + &format_table(&answer.queues, tree, wide) + &output::format_gaps(&answer.missing)
+        let form = if wide { TableForm::Wide } else { TableForm::Within(Style::of_stdout().width()) };
+        let table = format_queues(&answer.queues, tree, form);
+        paused.collect::<String>() + &table + &output::format_gaps(&answer.missing, wide)
     })?;
     PrintedPage::new(text, &answer)
 }
 
 fn format_queue(answer: &QueueAnswer, first: usize, now: i64, wide: bool) -> String {
     let queue = &answer.queue;
-    let mut text = format_table(std::slice::from_ref(queue), false, true);
+    let mut text = format_queues(std::slice::from_ref(queue), false, TableForm::Wide);
     if !answer.above.is_empty() {
-        let _ = write!(text, "\nAbove it:\n{}", format_table(&answer.above, false, true));
+        let _ = write!(text, "\nAbove it:\n{}", format_queues(&answer.above, false, TableForm::Wide));
     }
     if !answer.settings.is_empty() {
         let rows = answer.settings.iter().map(QueueSetting::cells);
@@ -198,161 +204,4 @@ fn format_queue(answer: &QueueAnswer, first: usize, now: i64, wide: bool) -> Str
         let _ = writeln!(text, "{}: {}", job.workload, job.sentence);
     }
     text
-}
-
-/// A row for each queue; in the wide table, a row for each of its resources.
-fn format_table(queues: &[QueueView], tree: bool, wide: bool) -> String {
-    let top = queues.first().map_or(0, |queue| queue.depth);
-    let name = |queue: &QueueView| {
-        let indent = if tree { queue.depth.saturating_sub(top) } else { 0 };
-        format!("{}{}", "  ".repeat(indent), queue.name)
-    };
-    let mut text = if wide { format_by_resource(queues, name) } else { format_by_queue(queues, name) };
-    for queue in queues {
-        for RunningLimit { namespace, user, running, limit } in &queue.running_limits {
-            let of = match (namespace, user) {
-                (Some(namespace), _) => format!(" of namespace {namespace}"),
-                (None, Some(user)) => format!(" of user {user}"),
-                (None, None) => String::new(),
-            };
-            let _ = writeln!(text, "\n{}: {running} jobs{of} run of {limit} that may", queue.name);
-        }
-        if let Some(order) = queue.tenant_order {
-            let _ = writeln!(text, "\n{}: jobs go in order {order}", queue.name);
-        }
-        if let Some(aging) = &queue.priority_aging {
-            let _ = writeln!(text, "\n{}: priorities of jobs that wait rise by {aging}", queue.name);
-        }
-        for wrong in queue.problem.iter().chain(&queue.faults) {
-            let _ = writeln!(text, "\n{}: {wrong}", queue.name);
-        }
-    }
-    text
-}
-
-fn format_job_counts(queue: &QueueView) -> [String; 4] {
-    match queue.jobs {
-        Some(jobs) => [jobs.waiting, jobs.blocked, jobs.starting, jobs.running].map(|count| count.to_string()),
-        None => Default::default(),
-    }
-}
-
-fn format_by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String {
-    let row = |queue: &QueueView| {
-        // What is limited or used here; of the root, all that there is. Every pod is one pod: only where that is
-        // limited.
-        let root = queue.parent.is_none();
-        let matters = |of: &&Amounts| {
-            let counts = !of.used.is_zero() || root;
-            of.capability.is_some() || (counts && of.resource.as_str() != "pods")
-        };
-        let shown = || queue.amounts.iter().filter(matters);
-        let list = |amount: &dyn Fn(&Amounts) -> Option<String>| {
-            let all: Vec<String> = shown().filter_map(|of| Some(format!("{} {}", of.resource, amount(of)?))).collect();
-            all.join(", ")
-        };
-        let not_zero = |amount: Quantity| (!amount.is_zero()).then(|| amount.plain().to_string());
-        let used = |of: &Amounts| {
-            let limit = of.capability.or(of.limit);
-            (limit.is_some() || !of.used.is_zero()).then(|| {
-                limit.map_or_else(
-                    || of.used.plain().to_string(),
-                    |limit| format!("{}/{}", of.used.plain(), limit.plain()),
-                )
-            })
-        };
-        let [waiting, blocked, starting, running] = format_job_counts(queue);
-        let faults = queue.faults.len() + usize::from(queue.problem.is_some());
-        // A terminal that is too narrow cuts the end: short numbers are before long lists.
-        [
-            name(queue),
-            queue.state.to_owned(),
-            queue.priority.to_string(),
-            waiting,
-            blocked,
-            starting,
-            running,
-            faults.to_string(),
-            list(&used),
-            list(&|of| not_zero(of.borrowed)),
-            list(&|of| not_zero(of.deserved)),
-        ]
-    };
-    let header = [
-        "QUEUE",
-        "STATE",
-        "PRIORITY",
-        "WAITING",
-        "BLOCKED",
-        "STARTING",
-        "RUNNING",
-        "FAULTS",
-        "USED/LIMIT",
-        "BORROWED",
-        "DESERVED",
-    ];
-    format_columns(header, queues.iter().map(row))
-}
-
-fn format_by_resource(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String {
-    let mut rows = Vec::new();
-    for queue in queues {
-        let [waiting, blocked, starting, running] = format_job_counts(queue);
-        let parent = queue.parent.as_ref().map(ToString::to_string).unwrap_or_default();
-        let mut head = Some([
-            name(queue),
-            parent,
-            queue.state.to_owned(),
-            queue.priority.to_string(),
-            queue.weight.to_string(),
-            waiting,
-            blocked,
-            starting,
-            running,
-        ]);
-        let nothing = [const { String::new() }; 8];
-        let amounts = queue.amounts.iter().map(|of| {
-            let some = |amount: Option<Quantity>| amount.map(|amount| amount.plain().to_string()).unwrap_or_default();
-            [
-                of.resource.to_string(),
-                of.used.plain().to_string(),
-                some(of.used_lately.map(|lately| lately.amount)),
-                of.deserved.plain().to_string(),
-                of.guarantee.plain().to_string(),
-                some(of.capability),
-                some(of.limit),
-                of.borrowed.plain().to_string(),
-            ]
-        });
-        for amounts in amounts.chain(queue.amounts.is_empty().then_some(nothing)) {
-            let [name, parent, state, priority, weight, waiting, blocked, starting, running] =
-                head.take().unwrap_or_else(|| std::array::from_fn(|_| " ".to_owned()));
-            let [resource, used, lately, deserved, guarantee, capability, limit, borrowed] = amounts;
-            rows.push([
-                name, parent, state, priority, weight, resource, used, lately, deserved, guarantee, capability, limit,
-                borrowed, waiting, blocked, starting, running,
-            ]);
-        }
-    }
-    let header = [
-        "QUEUE",
-        "PARENT",
-        "STATE",
-        "PRIORITY",
-        "WEIGHT",
-        "RESOURCE",
-        "USED",
-        USED_LATELY,
-        "DESERVED",
-        "GUARANTEE",
-        "CAPABILITY",
-        "LIMIT",
-        "BORROWED",
-        "WAITING",
-        "BLOCKED",
-        "STARTING",
-        "RUNNING",
-    ];
-    let half_life = queues.iter().flat_map(|queue| &queue.amounts).find_map(|of| Some(of.used_lately?.half_life));
-    format_with_history(&header, rows, half_life)
 }

@@ -1,13 +1,14 @@
 //! `--watch`: a list, printed anew each time it changes.
 //!
 //! Rule: the list is read again each second. On a terminal it is drawn over the old one, ages and all; elsewhere it is
-//! printed again when something other than an age changed. A read that fails is told and tried again; a reader that is
-//! gone is found at the next change, and ends it.
+//! printed again when something other than an age changed. A read that fails is told and tried again. A reader that
+//! closed the pipe, as `head` does, ends it, whether anything changes or not.
 
-use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
+use std::{io::IsTerminal as _, os::fd::AsRawFd, process::ExitCode, time::Duration};
 
 use serde::Serialize;
 use serde_json::Value;
+use tokio::io::{Interest, unix::AsyncFd};
 
 use crate::output;
 
@@ -58,8 +59,13 @@ pub async fn print_page(watch: bool, read: impl AsyncFn() -> anyhow::Result<Prin
     let on_screen = std::io::stdout().is_terminal();
     let mut wanted = output::try_write(&frame_page(&page, on_screen));
     let mut trouble = String::new();
+    let mut reader_gone = std::pin::pin!(wait_until_unread(std::io::stdout()));
     while wanted {
-        tokio::time::sleep(REDRAW_INTERVAL).await;
+        tokio::select! {
+            biased;
+            () = &mut reader_gone => break,
+            () = tokio::time::sleep(REDRAW_INTERVAL) => {}
+        }
         match read().await {
             Ok(next) => {
                 trouble.clear();
@@ -81,6 +87,16 @@ pub async fn print_page(watch: bool, read: impl AsyncFn() -> anyhow::Result<Prin
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns once nobody reads this end of a pipe any more; never where that can not be seen, as of a file.
+async fn wait_until_unread(output: impl AsRawFd) {
+    if let Ok(watched) = AsyncFd::with_interest(output, Interest::ERROR)
+        && watched.ready(Interest::ERROR).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
 fn frame_page(page: &PrintedPage, on_screen: bool) -> String {
     if on_screen { format!("{CLEAR}{}", page.text) } else { page.text.clone() }
 }
@@ -100,6 +116,18 @@ mod tests {
         assert_eq!(page(1, "Waiting").facts, page(2, "Waiting").facts);
         assert_ne!(page(1, "Waiting"), page(2, "Waiting"));
         assert_ne!(page(1, "Waiting").facts, page(1, "Running").facts);
+    }
+
+    /// Found by a reader: `caldera job list -w | head -1` did not end while nothing changed.
+    #[tokio::test]
+    async fn a_reader_that_closed_its_pipe_is_found_without_a_write_and_a_file_has_none() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut unread = std::pin::pin!(wait_until_unread(writer));
+        assert!(futures::poll!(&mut unread).is_pending(), "somebody reads");
+        drop(reader);
+        tokio::time::timeout(Duration::from_secs(60), unread).await.unwrap();
+        let file = tempfile::tempfile().unwrap();
+        assert!(futures::poll!(std::pin::pin!(wait_until_unread(file))).is_pending());
     }
 
     #[test]

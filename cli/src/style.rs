@@ -36,6 +36,12 @@ impl Style {
         self.is_coloured
     }
 
+    /// Columns of the terminal; none where lines may be of any length.
+    #[must_use]
+    pub const fn width(self) -> Option<usize> {
+        self.width
+    }
+
     /// Text in a colour, or bold or dim, as a terminal numbers it.
     #[must_use]
     pub fn paint(self, colour: u8, text: &str) -> String {

@@ -1,6 +1,8 @@
 //! `caldera why JOB`: prints the state of a job in its queue, the reason for it, and when it is expected to start. The
 //! same text, without the expected start, is shown by `caldera top`.
 
+mod object_words;
+
 use std::{collections::BTreeSet, fmt::Write as _, process::ExitCode};
 
 use caldera_controller::explain::{
@@ -123,6 +125,7 @@ async fn find_answer(client: &Client, mut live: Live, job: &JobName, namespace: 
         drop(live);
         anyhow::bail!(describe_missing(client, job, namespace, &others, &gaps).await);
     };
+    object_words::add_object_words(client, job, namespace, &mut explanation).await;
     if !explanation.placed.is_empty() {
         explanation.placed_at = read_placed_time(client, explanation.binding.as_deref()).await;
     }
@@ -207,6 +210,10 @@ async fn read_placed_time(client: &Client, binding: Option<&str>) -> Option<Stri
     Some(format_time(status.last_scheduled_time?.0))
 }
 
+fn name_standing(job: &Explanation) -> &'static str {
+    if object_words::is_not_looked_at(job) { "IS NOT LOOKED AT YET" } else { name_verdict(job.verdict) }
+}
+
 fn name_verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Waiting => "WAITS",
@@ -224,7 +231,7 @@ fn name_verdict(verdict: Verdict) -> &'static str {
 
 fn format_answer(answer: &Answer, wide: bool) -> String {
     let job = &answer.explanation;
-    let mut text = format!("{} {}  [{}]\n", job.workload, name_verdict(job.verdict), job.token);
+    let mut text = format!("{} {}  [{}]\n", job.workload, name_standing(job), job.token);
     let _ = writeln!(text, "  {}\n", job.sentence);
     write_facts(&mut text, answer);
     if !job.path.is_empty() && !matches!(job.verdict, Verdict::Finished) {
@@ -245,7 +252,7 @@ fn format_answer(answer: &Answer, wide: bool) -> String {
     }
     if !job.placed.is_empty() {
         text.push('\n');
-        text += &format_columns(["CLUSTER", "PODS", "TASKS"], job.placed.iter().map(build_placed_row));
+        text += &format_columns(["CLUSTER", "PODS", "ON NODES", "TASKS"], job.placed.iter().map(build_placed_row));
     }
     for note in &job.notes {
         let _ = writeln!(text, "\nNote: {note}");
@@ -254,7 +261,7 @@ fn format_answer(answer: &Answer, wide: bool) -> String {
         text += "\nYour credentials do not show everything that decides: what it says of the queue is what the controller \
                  last wrote.\n";
     }
-    text + &output::format_gaps(&answer.missing)
+    text + &output::format_gaps(&answer.missing, wide)
 }
 
 /// Seconds since 1970, from when the job was made and how old it is.
@@ -321,6 +328,9 @@ fn write_facts(text: &mut String, answer: &Answer) {
     if let Some(at) = &job.placed_at {
         fact("Placed", format!("last at {at}"));
     }
+    if let Some(until) = &job.ready_by {
+        fact("Ready by", format!("{until}, or it is taken off all clusters and put in line again"));
+    }
     if job.pods != Default::default() {
         let pods = &job.pods;
         fact("Pods", format!("{} running, {} succeeded, {} failed", pods.running, pods.succeeded, pods.failed));
@@ -360,10 +370,10 @@ fn append_queue_path(text: &mut String, job: &Explanation, wide: bool) {
                 once(describe_state(step.state)),
                 amounts.resource.to_string(),
                 asked(amounts.resource.as_str()),
-                amounts.used.plain().to_string(),
+                output::format_seen(amounts.used, amounts.is_use_seen),
                 some(amounts.used_lately.map(|lately| lately.amount)),
-                amounts.deserved.plain().to_string(),
-                amounts.guarantee.plain().to_string(),
+                output::format_seen(amounts.deserved, amounts.is_share_seen),
+                output::format_seen(amounts.guarantee, amounts.is_share_seen),
                 some(amounts.capability),
                 some(amounts.limit),
             ]);
@@ -435,10 +445,11 @@ fn write_clusters(text: &mut String, job: &Explanation, wide: bool) {
     }
 }
 
-fn build_placed_row(placed: &Placed) -> [String; 3] {
+fn build_placed_row(placed: &Placed) -> [String; 4] {
     let tasks: Vec<String> = placed.tasks.iter().map(|(task, pods)| format!("{task}:{pods}")).collect();
     let pods = if placed.replicas > 0 { placed.replicas.to_string() } else { String::new() };
-    [placed.cluster.to_string(), pods, tasks.join(", ")]
+    let on_nodes = placed.on_nodes.map_or_else(|| "?".to_owned(), |pods| pods.to_string());
+    [placed.cluster.to_string(), pods, on_nodes, tasks.join(", ")]
 }
 
 #[cfg(test)]

@@ -12,7 +12,9 @@ use jiff::Timestamp;
 use super::{
     console::ConsoleSourceArgs,
     names,
-    values::{JobName, WhySubject, parse_amount, parse_job_name, parse_seconds, parse_value, parse_why_subject},
+    values::{
+        JobName, WhySubject, parse_amount, parse_job_name, parse_seconds, parse_time, parse_value, parse_why_subject,
+    },
 };
 use crate::{
     json_path::JsonPath,
@@ -371,7 +373,7 @@ pub struct MaintenanceArgs {
     #[arg(value_name = "NAME", add = names::complete_cluster_names())]
     pub name: String,
     /// When it begins, as 2026-11-26T08:00:00Z; without it now.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub start: Option<Timestamp>,
     /// How long it takes, as 45m or 4h.
     #[arg(long, value_name = "DURATION", value_parser = parse_seconds, required_unless_present = "cancel")]

@@ -5,6 +5,7 @@ use std::fmt;
 use caldera_core::{quantity::Quantity, topology_discovery::TopologyLabels};
 use caldera_crds::{selector::is_label_key, workload::WorkloadKind};
 use caldera_sandbox::member::NodeGroup;
+use jiff::Timestamp;
 
 use super::names::find_kind;
 
@@ -49,6 +50,8 @@ pub enum WhySubject {
 
 /// Words for a HyperJob.
 const HYPER_JOB_WORDS: [&str; 3] = ["hyperjob", "hyperjobs", "hj"];
+/// Words for what makes jobs when they are due.
+const CRON_JOB_WORDS: [&str; 4] = ["cronjob", "cronjobs", "cronvcjob", "cronvcjobs"];
 
 /// Reads `NAME`, `KIND/NAME` or `hyperjob/NAME`.
 ///
@@ -59,6 +62,13 @@ pub fn parse_why_subject(text: &str) -> Result<WhySubject, String> {
         Some((word, name)) if HYPER_JOB_WORDS.contains(&word.to_lowercase().as_str()) => {
             let is_name = !name.is_empty() && !name.contains('/');
             is_name.then(|| WhySubject::HyperJob(name.to_owned())).ok_or_else(|| "want hyperjob/NAME".to_owned())
+        }
+        Some((word, _)) if CRON_JOB_WORDS.contains(&word.to_lowercase().as_str()) => {
+            Err("a CronJob waits in no line: ask about one of the jobs that it made, which `caldera job list` has"
+                .to_owned())
+        }
+        Some((word, _)) if find_kind(word).is_none() => {
+            Err(format!("{word:?} is none of {}, {}", list_kinds(), HYPER_JOB_WORDS[0]))
         }
         _ => parse_job_name(text).map(WhySubject::Workload),
     }
@@ -78,10 +88,21 @@ pub fn parse_amount(text: &str) -> Result<(String, Option<Quantity>), String> {
     if amount == "none" {
         return Ok((name.to_owned(), None));
     }
+    if amount.is_empty() {
+        return Err(format!("want an amount of {name}, or {name}=none to take it away"));
+    }
     amount
         .parse()
         .map(|amount| (name.to_owned(), Some(amount)))
         .map_err(|error: caldera_core::quantity::ParseQuantityError| error.to_string())
+}
+
+/// Reads a time as Kubernetes writes it.
+///
+/// # Errors
+/// If it is none.
+pub fn parse_time(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| "want a time as 2026-11-26T08:00:00Z".to_owned())
 }
 
 /// Reads what has a form of its own.
@@ -143,6 +164,8 @@ mod tests {
     #[test]
     fn a_time_is_a_number_and_a_unit() {
         assert_eq!([parse_seconds("30"), parse_seconds("5m"), parse_seconds("1d")], [Ok(30), Ok(300), Ok(86_400)]);
+        assert!(parse_time("2026-11-26T08:00:00Z").is_ok());
+        assert!(parse_time("yesterday").unwrap_err().contains("2026-11-26T08:00:00Z"));
         for bad in ["", "m", "0s", "-1s", "1w", "1.5h", "99999999999999999999"] {
             assert!(parse_seconds(bad).is_err(), "{bad}");
         }
@@ -159,10 +182,19 @@ mod tests {
         }
     }
 
+    /// Found by a reader: of what can be asked about, HyperJobs were not named.
+    #[test]
+    fn whom_why_can_be_asked_about_is_told_in_full() {
+        assert!(parse_why_subject("queue/x").unwrap_err().ends_with(", hyperjob"));
+        assert!(parse_why_subject("cronjob/x").unwrap_err().contains("the jobs that it made"));
+        assert_eq!(parse_why_subject("hj/x"), Ok(WhySubject::HyperJob("x".to_owned())));
+    }
+
     #[test]
     fn an_amount_is_a_resource_with_a_quantity_or_none() {
         assert_eq!(parse_amount("cpu=20"), Ok(("cpu".to_owned(), Some("20".parse().unwrap()))));
         assert_eq!(parse_amount("memory=none"), Ok(("memory".to_owned(), None)));
+        assert!(parse_amount("cpu=").unwrap_err().contains("cpu=none to take it away"));
         for wrong in ["cpu", "=1", "cpu=", "cpu=x"] {
             assert!(parse_amount(wrong).is_err(), "{wrong}");
         }

@@ -188,7 +188,7 @@ impl TakenStarts {
         } else if gap == ViewGap::Rights && self.gaps.is_empty() {
             text += &format!("not known: your credentials do not show everything that decides; {HINT}\n");
         }
-        text + &crate::output::format_gaps(&self.gaps)
+        text + &crate::output::format_gaps(&self.gaps, true)
     }
 }
 

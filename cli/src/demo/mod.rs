@@ -1,10 +1,11 @@
 //! `caldera demo`: starts a sandbox and Caldera's components, plays five acts of example queues and jobs, and reports
 //! the outcome.
 //!
-//! [`acts`] says what is shown, [`script`] plays it, [`observed`] keeps what the API showed, [`screen`] and [`report`]
-//! print it. The exit code is 0 only if every expectation of every act held.
+//! [`acts`] says what is shown, [`script`] plays it, [`observed`] keeps what the API showed, [`expectations`] checks
+//! it, [`screen`] and [`report`] print it. The exit code is 0 only if every expectation of every act held.
 
 mod acts;
+mod expectations;
 mod observed;
 mod report;
 mod screen;

@@ -1,6 +1,9 @@
 //! What the demo has observed of its jobs and queues, and the line that each new observation prints. No I/O.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use caldera_core::{gang::ClusterName, quantity::Quantity};
 use caldera_crds::{
@@ -15,6 +18,7 @@ use kube::core::ApiResource;
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
+use super::acts::DemoAct;
 use crate::{
     expected_start::ExpectedStart,
     objects::{annotation_of, read_text_at},
@@ -120,6 +124,10 @@ pub struct Observed {
     pub moved_to: BTreeMap<String, BTreeMap<String, u32>>,
     /// The member that was switched off.
     pub lost: Option<String>,
+    /// The acts that were begun.
+    pub begun: BTreeSet<DemoAct>,
+    /// After how long the time was over, if it was before the demo was.
+    pub time_over: Option<Duration>,
 }
 
 /// How an expected start came true.

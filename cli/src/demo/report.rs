@@ -1,6 +1,7 @@
-//! The demo's report: the expectations of each act, the tables and the JSON document.
+//! The demo's report: what held of each act, the tables and the JSON document.
 //!
-//! Rule: keys of the document are part of the API: docs/cli.md has each, and they are only added to.
+//! Rule: keys of the document are part of the API: docs/cli.md has each, and they are only added to. What was not
+//! played has no cross.
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
@@ -10,108 +11,10 @@ use serde::Serialize;
 
 use super::{
     acts::DemoAct,
+    expectations::{Expectation, check_expectations},
     observed::{DemoJob, ForecastOutcome, Observed, Queue, format_clusters},
 };
 use crate::{output::escape_controls, style::Style};
-
-/// Something that the demo must show.
-#[derive(Debug, Clone, Serialize)]
-pub struct Expectation {
-    pub act: DemoAct,
-    /// In words.
-    pub what: &'static str,
-    /// Whether it was seen.
-    pub held: bool,
-}
-
-/// Checks what the demo must show against what was observed, act by act.
-pub fn check_expectations(observed: &Observed) -> Vec<Expectation> {
-    let seen = [check_gangs, check_line, check_start, check_lent, check_lost].map(|check| check(observed));
-    let acts = DemoAct::ALL.into_iter().zip(seen);
-    acts.flat_map(|(act, seen)| seen.into_iter().map(move |(what, held)| Expectation { act, what, held })).collect()
-}
-
-fn count_pods(job: &DemoJob) -> u32 {
-    job.clusters.values().flat_map(BTreeMap::values).sum()
-}
-
-fn check_gangs(observed: &Observed) -> Vec<(&'static str, bool)> {
-    let (split, gpu) = (observed.job("mindspore-cpu"), observed.job("pytorch-gpu"));
-    vec![
-        (
-            "mindspore-cpu was split over two clusters, 10 pods in all",
-            split.clusters.len() == 2 && count_pods(&split) == 10,
-        ),
-        (
-            "mindspore-cpu completed, and was not called Completed before it ran",
-            split.is_completed() && split.started.is_some(),
-        ),
-        (
-            "pytorch-gpu ran whole in one cluster",
-            gpu.clusters.len() == 1 && count_pods(&gpu) == 4 && gpu.is_completed(),
-        ),
-    ]
-}
-
-fn check_line(observed: &Observed) -> Vec<(&'static str, bool)> {
-    let [big, low, urgent] = ["too-big", "low-priority", "urgent-report"].map(|name| observed.job(name));
-    let read = |text: &str| text.parse::<caldera_core::quantity::Quantity>().unwrap_or_default();
-    let is_empty = |name: &str| {
-        let queue = observed.queues.get(name);
-        queue.is_some_and(|queue| queue.resources.values().all(|(_, used, _)| read(used).is_zero()))
-    };
-    let mut rows = observed.queues.values().flat_map(|queue| queue.resources.values());
-    vec![
-        (
-            "too-big was never released, and its PodGroup says why with numbers",
-            big.released.is_none() && big.message.contains("48") && big.message.contains("20"),
-        ),
-        (
-            "urgent-report overtook low-priority, which was submitted first",
-            low.seen < urgent.seen
-                && matches!((urgent.released, low.released), (Some(urgent), Some(low)) if urgent < low),
-        ),
-        ("low-priority and urgent-report completed", low.is_completed() && urgent.is_completed()),
-        ("no queue ever used more than its limit", rows.all(|(most, _, limit)| read(most) <= read(limit))),
-        ("what the completed jobs held went back to queue research", is_empty("research")),
-    ]
-}
-
-fn check_start(observed: &Observed) -> Vec<(&'static str, bool)> {
-    let outcome = observed.compare_forecast("low-priority");
-    vec![("low-priority started when it was expected to", outcome.is_some_and(ForecastOutcome::came_true))]
-}
-
-fn check_lent(observed: &Observed) -> Vec<(&'static str, bool)> {
-    let [one, two, owner] = ["speech-1", "speech-2", "vision"].map(|name| observed.job(name));
-    let web = observed.job("web");
-    // They begin in the same second: which one uses what is lent is not told beforehand.
-    let evicted: Vec<&str> = [&one, &two].into_iter().flat_map(|job| &job.evictions).map(String::as_str).collect();
-    vec![
-        (
-            "one of the speech jobs gave lent quota back, and vision ran",
-            evicted == ["Reclaimed"] && owner.started.is_some(),
-        ),
-        ("all three completed once there was room again", [one, two, owner].iter().all(DemoJob::is_completed)),
-        ("web had its three replicas, released by its queue", web.started.is_some() && web.released.is_some()),
-    ]
-}
-
-fn check_lost(observed: &Observed) -> Vec<(&'static str, bool)> {
-    let job = observed.job("survivor");
-    let moved = DemoJob { clusters: observed.moved_to.clone(), ..DemoJob::default() };
-    let has_left = observed.drained.as_ref().is_some_and(|drained| !moved.clusters.contains_key(drained));
-    vec![
-        (
-            "survivor left the drained cluster, and ran whole in another one",
-            has_left && moved.clusters.len() == 1 && count_pods(&moved) == 4,
-        ),
-        (
-            "survivor was withdrawn from the lost cluster, and does not run twice",
-            observed.lost.is_some() && job.is_withdrawn("MemberLost") && job.message.contains("not known to be gone"),
-        ),
-    ]
-}
 
 /// An act, and whether all that it must show was seen.
 #[derive(Debug, Serialize)]
@@ -119,6 +22,7 @@ struct ActSummary {
     act: DemoAct,
     headline: &'static str,
     held: bool,
+    played: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -170,6 +74,8 @@ pub struct Summary {
     writes_per_job: f64,
     sandbox_ready_seconds: f64,
     total_seconds: f64,
+    /// Seconds after which the time was over, if it was before the demo was.
+    time_over_seconds: Option<f64>,
 }
 
 impl Summary {
@@ -219,7 +125,8 @@ impl Summary {
         let writes_per_job = writes_in_all.saturating_sub(setup_writes) as f64 / jobs.len().max(1) as f64;
         let expectations = check_expectations(observed);
         let held = |act: DemoAct| expectations.iter().filter(|one| one.act == act).all(|one| one.held);
-        let sum_up = |act: DemoAct| ActSummary { act, headline: act.headline(), held: held(act) };
+        let played = |act: DemoAct| observed.begun.contains(&act);
+        let sum_up = |act: DemoAct| ActSummary { act, headline: act.headline(), held: held(act), played: played(act) };
         Self {
             acts: DemoAct::ALL.into_iter().map(sum_up).collect(),
             expectations,
@@ -234,6 +141,7 @@ impl Summary {
             writes_per_job: (writes_per_job * 100.0).round() / 100.0,
             sandbox_ready_seconds: sandbox_ready.as_secs_f64(),
             total_seconds: total.as_secs_f64(),
+            time_over_seconds: observed.time_over.map(|after| after.as_secs_f64()),
         }
     }
 
@@ -253,11 +161,28 @@ impl Summary {
         let title = style.paint(1, "What the API showed in the end");
         let mut text = format!("\n{title}\n\n{}", escape_controls(&shown));
         for act in &self.acts {
-            let _ = writeln!(text, "\n{}", style.paint(1, &format!("{}  {}", act.act.number(), act.headline)));
+            let note = if act.played { "" } else { "  (not played)" };
+            let _ = writeln!(text, "\n{}{note}", style.paint(1, &format!("{}  {}", act.act.number(), act.headline)));
             for expectation in self.expectations.iter().filter(|one| one.act == act.act) {
-                let (mark, colour) = if expectation.held { ("✓", 32) } else { ("✗", 31) };
-                let _ = writeln!(text, "   {} {}", style.paint(colour, mark), expectation.what);
+                let (mark, colour) = match (expectation.held, expectation.played) {
+                    (true, _) => ("✓", 32),
+                    (false, true) => ("✗", 31),
+                    (false, false) => ("-", 2),
+                };
+                let late = if mark == "✗" && self.time_over_seconds.is_some() { ": not seen in time" } else { "" };
+                let _ = writeln!(text, "   {} {}{late}", style.paint(colour, mark), expectation.what);
             }
+        }
+        if let Some(seconds) = self.time_over_seconds {
+            let missed = self.acts.iter().filter(|act| !act.played).map(|act| act.act.number().to_string());
+            let missed = match missed.collect::<Vec<_>>().join(", ") {
+                none if none.is_empty() => String::new(),
+                acts => format!(", and these acts were not played: {acts}"),
+            };
+            let _ = writeln!(
+                text,
+                "\nThe time was over after {seconds:.0} s{missed}. A busy machine wants more: --deadline."
+            );
         }
         let held = self.expectations.iter().filter(|expectation| expectation.held).count();
         let _ = writeln!(
@@ -328,10 +253,12 @@ mod tests {
         "acts[].act",
         "acts[].headline",
         "acts[].held",
+        "acts[].played",
         "drainedCluster",
         "expectations",
         "expectations[].act",
         "expectations[].held",
+        "expectations[].played",
         "expectations[].what",
         "forecast",
         "forecast.expectedIn",
@@ -360,6 +287,7 @@ mod tests {
         "queues[].used.*",
         "sandboxReadySeconds",
         "setupWrites",
+        "timeOverSeconds",
         "totalSeconds",
         "writes",
         "writes.*",
@@ -445,6 +373,22 @@ mod tests {
         let report = some.format_report(Style::PLAIN);
         assert!(report.contains("✓ low-priority started when it was expected to"), "{report}");
         assert!(!report.contains('\u{1b}'));
+    }
+
+    /// Found by a reader: acts that were never played had a cross, and nothing said that the time was over.
+    #[test]
+    fn what_was_not_played_is_not_called_broken_and_the_time_is_told() {
+        let mut seen = observe_something();
+        seen.begun.extend([DemoAct::Gangs, DemoAct::Line, DemoAct::Start]);
+        seen.time_over = Some(Duration::from_secs(55));
+        let report = sum_up(&seen).format_report(Style::PLAIN);
+        assert!(report.contains("✗ pytorch-gpu ran whole in one cluster: not seen in time\n"), "{report}");
+        assert!(
+            report.contains("Lent quota comes back to its owner  (not played)\n   - one of the speech"),
+            "{report}"
+        );
+        assert!(report.contains("over after 55 s, and these acts were not played: 4, 5. "), "{report}");
+        assert!(!report.split_once("(not played)").unwrap().1.contains('✗'), "{report}");
     }
 
     #[test]

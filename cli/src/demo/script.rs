@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     acts::DemoAct,
+    expectations::check_expectations,
     observed::{Observed, ObservedKind},
-    report,
     screen::DemoScreen,
 };
 use crate::{args::JobName, cluster, job::requeue::requeue_job, stack, why};
@@ -85,12 +85,16 @@ impl<'a> Demo<'a> {
         self.play_start(deadline).await?;
         self.play_lent(deadline).await?;
         self.play_lost(deadline).await?;
-        self.wait_until(deadline, "all expectations", |seen| report::check_expectations(seen).iter().all(|e| e.held))
-            .await
+        self.wait_until(deadline, "all expectations", |seen| check_expectations(seen).iter().all(|e| e.held)).await
+    }
+
+    fn begin_act(&mut self, act: DemoAct) {
+        self.observed.begun.insert(act);
+        self.screen.print_act(act);
     }
 
     async fn play_gangs(&mut self, deadline: Instant) -> anyhow::Result<()> {
-        self.screen.print_act(DemoAct::Gangs);
+        self.begin_act(DemoAct::Gangs);
         self.screen.print_line("a gang of 20 cores in ten pods: more than one CPU member has");
         // So long that the others wait for it on a busy machine, too.
         self.apply_jobs(&MINDSPORE.replace("sleep 4", "sleep 8"), Some("9s")).await?;
@@ -103,7 +107,7 @@ impl<'a> Demo<'a> {
     }
 
     async fn play_line(&mut self, deadline: Instant) -> anyhow::Result<()> {
-        self.screen.print_act(DemoAct::Line);
+        self.begin_act(DemoAct::Line);
         self.screen.print_line("a job of 48 cores in a queue of 20, and one that must wait for mindspore-cpu");
         self.apply_yaml(TOO_BIG).await?;
         self.apply_jobs(LOW_PRIORITY, ESTIMATE).await?;
@@ -115,7 +119,7 @@ impl<'a> Demo<'a> {
     }
 
     async fn play_start(&mut self, deadline: Instant) -> anyhow::Result<()> {
-        self.screen.print_act(DemoAct::Start);
+        self.begin_act(DemoAct::Start);
         let job = JobName { kind: WorkloadKind::VolcanoJob, name: "low-priority".to_owned() };
         let asked = self.started.elapsed();
         let (answer, expected) = why::explain_with_start(&self.client, &job, "default", ASSUMED).await?;
@@ -129,7 +133,7 @@ impl<'a> Demo<'a> {
     }
 
     async fn play_lent(&mut self, deadline: Instant) -> anyhow::Result<()> {
-        self.screen.print_act(DemoAct::Lent);
+        self.begin_act(DemoAct::Lent);
         self.screen.print_line("two jobs of team speech use all 16 cores of the lab: 8 are lent by team vision");
         self.apply_yaml(LENT).await?;
         self.screen.print_line("a Deployment that names a queue is charged to it like a job");
@@ -144,7 +148,7 @@ impl<'a> Demo<'a> {
     }
 
     async fn play_lost(&mut self, deadline: Instant) -> anyhow::Result<()> {
-        self.screen.print_act(DemoAct::Lost);
+        self.begin_act(DemoAct::Lost);
         self.apply_yaml(SURVIVOR).await?;
         self.wait_until(deadline, "survivor to run", |seen| seen.job("survivor").runs()).await?;
         let drained = self.find_survivors_cluster()?;
@@ -198,9 +202,12 @@ impl<'a> Demo<'a> {
     ) -> anyhow::Result<()> {
         while !met(&self.observed) {
             let next = tokio::time::timeout_at(deadline.into(), self.events.recv()).await;
-            let Ok(Some((kind, event))) = next else {
-                anyhow::bail!("waited in vain for {what}");
+            let Ok(next) = next else {
+                let after = deadline.duration_since(self.started);
+                self.observed.time_over = Some(after);
+                anyhow::bail!("waited in vain for {what}: the time is over after {} s (--deadline)", after.as_secs());
             };
+            let (kind, event) = next.with_context(|| format!("waited in vain for {what}: the host is gone"))?;
             for line in self.observed.observe_event(kind, event, self.started.elapsed()) {
                 self.screen.print_line(&line);
             }

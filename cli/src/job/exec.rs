@@ -1,4 +1,4 @@
-//! `caldera job exec`: runs a command in pods of a job, whichever clusters they are in ([`pods`](super::pods)).
+//! `caldera job exec`: runs a command in pods of a job, whichever clusters they are in ([`pods`](crate::pods)).
 //!
 //! Rule: as `kubectl exec`, over a WebSocket (`v5.channel.k8s.io`): in one pod what it prints is passed on as it is,
 //! and its exit code is ours. In several, which `--all` asks for, each line says where it is from. Who may run commands
@@ -21,8 +21,11 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::pods::{JobPod, find_job_pods};
-use crate::{args::JobExecArgs, components, output};
+use crate::{
+    args::JobExecArgs,
+    components, output,
+    pods::{JobPod, find_job_pods},
+};
 
 /// Pods in which it runs at once.
 const AT_ONCE: usize = 16;

@@ -26,7 +26,7 @@ use crate::{
     args::JobMoveArgs,
     change::{build_tested_patch, build_write, print_outcome, to_exit_code, write_retrying_conflicts},
     components, live,
-    objects::{self, annotation_of, annotation_path, get_job, get_object, list_objects, name_of},
+    objects::{self, annotation_of, annotation_path, get_job, get_object, list_clusters_of, list_objects, name_of},
     output,
     view::WorkloadFacts,
 };
@@ -100,7 +100,7 @@ async fn check_names(client: &Client, choice: &ClusterChoice) -> anyhow::Result<
 
 /// Clusters that it is in, if it may not be in one of them: a gang leaves whole.
 fn list_clusters_to_leave(binding: &Value, choice: &ClusterChoice) -> Vec<String> {
-    let there = super::clusters_of(binding);
+    let there = list_clusters_of(binding);
     if there.iter().all(|cluster| choice.allows(cluster)) { Vec::new() } else { there }
 }
 

@@ -1,4 +1,4 @@
-//! `caldera job logs`: what the pods of a job say, in all clusters that it is in ([`pods`](super::pods)).
+//! `caldera job logs`: what the pods of a job say, in all clusters that it is in ([`pods`](crate::pods)).
 
 use std::{collections::BTreeMap, process::ExitCode};
 
@@ -9,8 +9,12 @@ use futures::{
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::LogParams};
 
-use super::pods::{JobPod, find_job_pods};
-use crate::{args::JobLogsArgs, change::to_exit_code, components, output};
+use crate::{
+    args::JobLogsArgs,
+    change::to_exit_code,
+    components, output,
+    pods::{JobPod, find_job_pods},
+};
 
 /// Logs that are read ahead of the one that is printed. With `-f` there is no such bound: every log goes on, so there
 /// is one stream for each pod that was chosen.

@@ -8,7 +8,6 @@ pub(crate) mod change;
 mod exec;
 mod job_move;
 mod logs;
-mod pods;
 pub(crate) mod requeue;
 mod row;
 
@@ -28,8 +27,8 @@ use crate::{
     events,
     expected_start::{self, ExpectedStart, Forecast},
     json_path::sort_rows,
-    live,
-    objects::{self, list_objects, read_list_at, read_text_at},
+    live::{self, Gap},
+    objects::{self, list_objects, name_resource},
     output::{self, ListOutput, Output, format_duration, format_table},
     repeat::{self, PrintedPage},
     view::{Change, JobView, Seen},
@@ -57,6 +56,8 @@ pub async fn run_job(action: JobAction) -> anyhow::Result<ExitCode> {
 #[derive(Debug, Serialize)]
 struct Jobs {
     jobs: Vec<JobRow>,
+    /// Kinds that could not be seen.
+    missing: Vec<Gap>,
 }
 
 async fn list_jobs(args: JobListArgs) -> anyhow::Result<ExitCode> {
@@ -75,14 +76,8 @@ async fn read_page(
     let list = |resource, labels: Option<String>| async move {
         list_objects(client, &resource, namespace, labels.as_deref()).await?.map_err(anyhow::Error::msg)
     };
-    let mut workloads = Vec::new();
-    for kind in WorkloadKind::list_all() {
-        match list(kind.api_resource(), args.selector.clone()).await {
-            // Who may not list what a host may do without has none of it.
-            Err(_) if kind.is_optional() => {}
-            listed => workloads.extend(listed?),
-        }
-    }
+    let (workloads, missing) = list_workloads(client, namespace, args.selector.as_deref()).await?;
+    // Without these nothing that is said of a job would be true.
     let bindings = list(objects::binding_resource(), None).await?;
     let groups = list(objects::pod_group_resource(), Some(WORKLOAD_NAME.to_owned())).await?;
     let (mut seen, now) = (Seen::default(), Timestamp::now());
@@ -104,17 +99,38 @@ async fn read_page(
         None => String::new(),
     };
     sort_jobs(&mut rows, &args.sort_by)?;
-    let jobs = Jobs { jobs: rows };
+    let jobs = Jobs { jobs: rows, missing };
     if jobs.jobs.is_empty() && matches!(args.output, ListOutput::Table | ListOutput::Wide) {
         let place = if args.all_namespaces { "any namespace".to_owned() } else { format!("namespace {own}") };
-        eprintln!("{}", output::escape_controls(&format!("no such jobs in {place}")));
+        let gaps = output::format_gaps(&jobs.missing, args.output == ListOutput::Wide);
+        eprint!("{}", output::escape_controls(&format!("no such jobs in {place}\n{gaps}")));
         return PrintedPage::new(String::new(), &jobs);
     }
     let names = jobs.jobs.iter().map(|row| format!("{}\n", row.job)).collect::<String>();
     let text = output::format_list(&args.output, &jobs, "STATE", &names, |wide| {
-        format_rows(&jobs.jobs, args, forecast.as_ref(), wide) + &notes
+        format_rows(&jobs.jobs, args, forecast.as_ref(), wide) + &notes + &output::format_gaps(&jobs.missing, wide)
     })?;
     PrintedPage::new(text, &jobs)
+}
+
+/// Workloads of all kinds, and the kinds that the caller may not list.
+async fn list_workloads(
+    client: &Client,
+    namespace: Option<&str>,
+    labels: Option<&str>,
+) -> anyhow::Result<(Vec<Value>, Vec<Gap>)> {
+    let (mut workloads, mut missing) = (Vec::new(), Vec::new());
+    for kind in WorkloadKind::list_all() {
+        let resource = kind.api_resource();
+        match list_objects(client, &resource, namespace, labels).await {
+            Ok(Ok(listed)) => workloads.extend(listed),
+            // Who may not list what a host may do without has none of it.
+            _ if kind.is_optional() => {}
+            Ok(Err(why)) => missing.push(Gap { what: name_resource(&resource), why }),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((workloads, missing))
 }
 
 /// Expected starts where they are asked for, and what hides them.
@@ -212,9 +228,4 @@ async fn describe_job(args: WhyArgs) -> anyhow::Result<ExitCode> {
         output::write_stdout(&events);
     }
     Ok(code)
-}
-
-/// Clusters that a binding names.
-fn clusters_of(binding: &Value) -> Vec<String> {
-    read_list_at(binding, "/spec/clusters").iter().map(|target| read_text_at(target, "/name").to_owned()).collect()
 }

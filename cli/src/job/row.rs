@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     expected_start::{ExpectedStart, Forecast},
-    view::JobView,
+    view::{JobView, NOT_LOOKED_AT, State, YOUNG_SECONDS},
 };
 
 /// A job or service.
@@ -56,13 +56,17 @@ pub(super) struct JobRow {
 impl JobRow {
     pub(super) fn of(job: JobView<'_>, forecast: Option<&Forecast>, now: Timestamp) -> Self {
         let workload = job.key.workload();
+        let age = job.age_seconds(now);
+        let unseen = (job.state == State::NotPropagated && age < YOUNG_SECONDS).then_some(NOT_LOOKED_AT);
+        let said = [job.message()].into_iter().chain(job.end_words().iter().map(String::as_str)).chain(unseen);
+        let message = said.filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ");
         Self {
             namespace: job.key.namespace.clone(),
             job: job.key.command_name(),
             queue: job.queue().to_owned(),
             state: job.state.word(),
             priority: job.priority(),
-            age_seconds: job.age_seconds(now),
+            age_seconds: age,
             running: job.running(),
             succeeded: job.succeeded(),
             failed: job.failed(),
@@ -70,7 +74,7 @@ impl JobRow {
             pods: job.describe_pods(),
             clusters: job.clusters().iter().map(|(cluster, _)| cluster.clone()).collect(),
             reason: job.reason().to_owned(),
-            message: job.message().to_owned(),
+            message,
             expected_start: forecast.and_then(|forecast| forecast.find_start(&workload)).cloned(),
             workload,
             waits: job.state.is_gate_closed(),

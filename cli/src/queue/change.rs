@@ -170,15 +170,32 @@ fn find_unknown(args: &QueueSetArgs, members: &[Value]) -> Vec<String> {
         .filter_map(|member| member.pointer("/status/resourceSummary/allocatable")?.as_object())
         .flat_map(|amounts| amounts.keys().map(String::as_str))
         .collect();
-    let set = [&args.capability, &args.deserved, &args.guarantee].into_iter().flatten();
-    let set: BTreeSet<&str> = set.filter(|(_, amount)| amount.is_some()).map(|(name, _)| name.as_str()).collect();
+    let flags = [("capability", &args.capability), ("deserved", &args.deserved), ("guarantee", &args.guarantee)];
+    let is_set = |amounts: &[(String, Option<Quantity>)], name: &str| {
+        amounts.iter().any(|(set, amount)| set == name && amount.is_some())
+    };
+    let set: BTreeSet<&str> = flags
+        .iter()
+        .flat_map(|(_, amounts)| amounts.iter())
+        .filter(|(_, amount)| amount.is_some())
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let take_away = |name: &str| {
+        let removed = flags.iter().filter(|(_, amounts)| is_set(amounts, name));
+        let removed: String = removed.map(|(flag, _)| format!(" --{flag} {name}=none")).collect();
+        format!("to take it away: caldera queue set {}{removed}", args.name)
+    };
     let has: Vec<&str> = there.iter().copied().filter(|name| *name != ResourceName::PODS).collect();
     let warn = |name: &&str| {
         if !ResourceName::from(*name).is_counted() {
-            return Some(format!("{name} counts nothing here: name the resource itself, as pods ask for it"));
+            let why = "counts nothing here: name the resource itself, as pods ask for it";
+            return Some(format!("{name} {why}; {}", take_away(name)));
         }
         let is_unknown = !there.is_empty() && !there.contains(name);
-        is_unknown.then(|| format!("no cluster has {name}, so that it limits nothing; they have {}", has.join(", ")))
+        let has = || has.join(", ");
+        is_unknown.then(|| {
+            format!("no cluster has {name}, so that it limits nothing; they have {}; {}", has(), take_away(name))
+        })
     };
     set.iter().filter_map(warn).collect()
 }
@@ -272,7 +289,10 @@ mod tests {
         assert_eq!(warn(&["--capability", "cpu=8,pods=5", "--deserved", "memory=1Gi"]), [""; 0]);
         assert_eq!(
             warn(&["--capability", "mem=8Gi", "--guarantee", "mem=1Gi,gone=none"]),
-            ["no cluster has mem, so that it limits nothing; they have cpu, memory"]
+            [
+                "no cluster has mem, so that it limits nothing; they have cpu, memory; to take it away: caldera queue set q \
+                 --capability mem=none --guarantee mem=none"
+            ]
         );
         assert!(warn(&["--capability", "requests.cpu=8"])[0].starts_with("requests.cpu counts nothing here"));
         // Where no member tells what it has, nothing is known to be missing.

@@ -4,7 +4,7 @@
 //! itself writes there is not shown.
 
 use caldera_crds::names::{
-    caldera::{PREFIX, QUEUE_STATUS},
+    caldera::{ACTED_BY, ACTION, PREFIX, QUEUE_STATUS},
     volcano::{CARD_QUOTA, ROOT_QUEUE},
 };
 use serde::Serialize;
@@ -12,6 +12,8 @@ use serde_json::Value;
 
 use crate::objects::{name_of, read_text_at};
 
+/// What Caldera writes of a queue.
+const WRITTEN: [&str; 3] = [QUEUE_STATUS, ACTED_BY, ACTION];
 /// Queues above one at most: a circle of parents ends.
 const MOST_LEVELS_ABOVE: usize = 64;
 
@@ -28,7 +30,9 @@ pub(super) struct QueueSetting {
 
 impl QueueSetting {
     pub(super) fn cells(&self) -> [String; 3] {
-        [self.setting.clone(), self.value.clone(), self.queue.clone()]
+        // Said, and empty, is another thing than not said: of priority classes, that none may be named.
+        let value = if self.value.is_empty() { "\"\"" } else { &self.value };
+        [self.setting.clone(), value.to_owned(), self.queue.clone()]
     }
 }
 
@@ -39,7 +43,7 @@ pub(super) fn list_settings(queues: &[Value], name: &str) -> Vec<QueueSetting> {
     let path = std::iter::successors(find(name), parent).take(MOST_LEVELS_ABOVE);
     path.flat_map(|queue| {
         let annotations = queue.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
-        let counts = |name: &str| (name.starts_with(PREFIX) && name != QUEUE_STATUS) || name == CARD_QUOTA;
+        let counts = |name: &str| (name.starts_with(PREFIX) && !WRITTEN.contains(&name)) || name == CARD_QUOTA;
         let said = annotations.filter(move |(name, _)| counts(name));
         said.filter_map(|(setting, value)| {
             let (setting, value) = (setting.clone(), value.as_str()?.to_owned());
@@ -64,13 +68,19 @@ mod tests {
         let queues = [
             queue("root", "", json!({"caldera.dev/max-job": "cpu=99"})),
             queue("research", "", json!({"caldera.dev/max-job": "cpu=20", QUEUE_STATUS: "{}", "mine": "x"})),
-            queue("vision", "research", json!({"caldera.dev/max-running-jobs": "3", "volcano.sh/card.quota": "{}"})),
+            queue(
+                "vision",
+                "research",
+                json!({"caldera.dev/max-running-jobs": "3", "volcano.sh/card.quota": "{}",
+                "caldera.dev/priority-classes": "", ACTED_BY: "{}", ACTION: "{}"}),
+            ),
             queue("other", "", json!({"caldera.dev/max-job": "cpu=1"})),
         ];
         let said = list_settings(&queues, "vision");
         let cells: Vec<String> = said.iter().map(|setting| setting.cells().join(" ")).collect();
         let expected = [
             "caldera.dev/max-running-jobs 3 vision",
+            "caldera.dev/priority-classes \"\" vision",
             "volcano.sh/card.quota {} vision",
             "caldera.dev/max-job cpu=20 research",
         ];

@@ -58,7 +58,8 @@ pub fn draw_screen(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Sh
     let pen = Pen { is_coloured: notes.is_coloured };
     draw_title(title, buffer, state, shown, notes);
     draw_fleet(fleet, buffer, shown, pen);
-    for (pane, area) in divide_rows(body, state.pane, [shown.queues.len(), shown.members.len()]) {
+    let lengths = [shown.queues.len(), shown.members.len()];
+    for (pane, area) in divide_rows(body, state.pane, lengths, !notes.has_keys) {
         match pane {
             Pane::Queues => draw_queues(area, buffer, state, shown, pen),
             Pane::Clusters => draw_clusters(area, buffer, state, shown, pen),
@@ -72,13 +73,18 @@ pub fn draw_screen(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Sh
 }
 
 /// Rows of each part: a third for queues, a quarter for members, the rest for jobs; one alone where there is no room.
-fn divide_rows(body: Rect, focus: Pane, lengths: [usize; 2]) -> Vec<(Pane, Rect)> {
+/// Where nobody can scroll, each has all its rows.
+fn divide_rows(body: Rect, focus: Pane, lengths: [usize; 2], shows_all: bool) -> Vec<(Pane, Rect)> {
     if body.height < ROWS_FOR_ALL {
         return vec![(focus, body)];
     }
     // Title, header, rows, and an empty line.
     let wants = lengths.map(|length| u16::try_from(length).unwrap_or(u16::MAX).saturating_add(3));
-    let share = |pane: Pane, part: u16| if focus == pane { body.height / 2 } else { body.height / part };
+    let share = |pane: Pane, part: u16| match pane {
+        _ if shows_all => body.height,
+        pane if pane == focus => body.height / 2,
+        _ => body.height / part,
+    };
     let rows = [
         Constraint::Length(wants[0].min(share(Pane::Queues, 3))),
         Constraint::Length(wants[1].min(share(Pane::Clusters, 4))),

@@ -11,12 +11,12 @@ use caldera_core::{
 };
 use caldera_crds::{
     names::caldera::{ADMISSION, EVICTION, GATE, GATE_CLOSED, HOLD, PLAN, SUSPENDED},
-    workload::{WorkloadKind, queue_of},
+    workload::{WorkloadKind, queue_of, read_progress},
 };
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::state::State;
+use super::{end_words::list_end_words, state::State};
 use crate::objects::{annotation_of, is_managed_by_caldera, name_of, read_list_at, read_text_at};
 
 /// Which job.
@@ -81,6 +81,10 @@ pub struct WorkloadFacts {
     pub(super) held: bool,
     /// Pods that a service asks for.
     pub(super) replicas: Option<i64>,
+    /// It was ended since it ran for as long as it may.
+    pub(super) has_run_out: bool,
+    /// What it says of its end, if it did not end well.
+    pub(super) end_words: Vec<String>,
 }
 
 impl WorkloadFacts {
@@ -97,18 +101,25 @@ impl WorkloadFacts {
         let (namespace, name) =
             (read_text_at(workload, "/metadata/namespace").to_owned(), name_of(workload).to_owned());
         let is_set = |name: &str| annotation_of(workload, name) == Some("true");
-        // One that its user suspended says that it is Aborted, and goes on once it is resumed.
-        let says = kind == WorkloadKind::VolcanoJob
-            && read_text_at(workload, "/status/state/reason") != Reason::SUSPENDED_BY_USER;
-        let phase = if says { read_text_at(workload, "/status/state/phase") } else { "" };
+        let said = read_text_at(workload, "/status/state/reason");
+        let phase = match kind {
+            // One that its user suspended says that it is Aborted, and goes on once it is resumed.
+            WorkloadKind::VolcanoJob if said == Reason::SUSPENDED_BY_USER => String::new(),
+            WorkloadKind::VolcanoJob => read_text_at(workload, "/status/state/phase").to_owned(),
+            _ => read_progress(kind, workload, None).ended.unwrap_or_default(),
+        };
+        let ended = State::ENDED.into_iter().find(|ended| ended.word() == phase);
+        let went_wrong = ended.is_some_and(|ended| ended != State::Completed);
         let facts = Self {
             queue: queue_of(workload).to_string(),
             created: read_time(workload, "/metadata/creationTimestamp"),
-            ended: State::ENDED.into_iter().find(|ended| ended.word() == phase),
+            ended,
             suspended: is_set(SUSPENDED) || kind.find_suspending_field(workload).is_some(),
             held: is_set(HOLD),
             replicas: matches!(kind, WorkloadKind::Deployment | WorkloadKind::StatefulSet)
                 .then(|| workload.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)),
+            has_run_out: ended.is_some() && said == Reason::RUN_TIME_EXCEEDED,
+            end_words: if went_wrong { list_end_words(kind, workload) } else { Vec::new() },
         };
         Some((JobKey { namespace, name, kind }, facts))
     }

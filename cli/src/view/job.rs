@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::{
     facts::{BindingFacts, GroupFacts, JobKey, WorkloadFacts},
     state::State,
+    state_reasons::is_said_of,
 };
 
 /// What is known of a job; each part may not be there yet, or not be visible.
@@ -151,26 +152,37 @@ impl<'a> JobView<'a> {
         self.job.binding.as_ref().map_or(&[], |binding| &binding.clusters)
     }
 
+    /// What its PodGroup says, unless that is of a state that it has left: the controller then writes anew in a moment.
+    fn find_group_words(&self) -> Option<&'a GroupFacts> {
+        self.job.group.as_ref().filter(|group| is_said_of(&group.reason, self.state))
+    }
+
     /// Why, for machines.
     #[must_use]
     pub fn reason(&self) -> &'a str {
-        match (&self.job.binding, &self.job.group) {
+        match (&self.job.binding, &self.job.workload) {
+            (_, Some(workload)) if workload.has_run_out => Reason::RUN_TIME_EXCEEDED,
             (None, _) => "NoBinding",
-            (_, Some(group)) => &group.reason,
-            _ => "",
+            _ => self.find_group_words().map_or("", |group| &group.reason),
         }
     }
 
     /// Why, for people.
     #[must_use]
     pub fn message(&self) -> &'a str {
-        self.job.group.as_ref().map_or("", |group| &group.message)
+        self.find_group_words().map_or("", |group| &group.message)
+    }
+
+    /// What it says itself of its end, if it did not end well.
+    #[must_use]
+    pub fn end_words(&self) -> &'a [String] {
+        self.job.workload.as_ref().map_or(&[], |workload| &workload.end_words)
     }
 
     /// Since when that is the reason.
     #[must_use]
     pub fn since(&self) -> Option<Timestamp> {
-        self.job.group.as_ref()?.since
+        self.find_group_words()?.since
     }
 }
 
@@ -334,6 +346,55 @@ mod tests {
         assert_eq!(state(job("j"), Some(binding("j", open(), m1())), "Completed"), "Completed");
         assert_eq!(state(failed, Some(binding("j", open(), m1())), "Running"), "Failed");
         assert_eq!(state(job("j"), Some(binding("j", json!({}), json!([]))), "Pending"), "NotGated");
+    }
+
+    /// Found by a reader: right after a change the list said `Suspended ... Placed` and `Starting ... WaitingForQuota`.
+    #[test]
+    fn a_reason_of_a_state_that_it_has_left_is_not_shown() {
+        let closed = || json!({"caldera.dev/gate": "closed"});
+        let open = || json!({"caldera.dev/gate": "open", "caldera.dev/admission": "{}"});
+        let say = |job: Value, binding: Value, reason: &str| {
+            let mut said = group("j", "Running");
+            said["status"]["conditions"][0]["reason"] = reason.into();
+            let seen = see(&[job], &[binding], &[said]);
+            let view = seen.jobs().next().unwrap();
+            format!("{} {} {}", view.state.word(), view.reason(), view.message().len().min(1))
+        };
+        let waits = || binding("j", closed(), json!([]));
+        let placed = || binding("j", open(), json!([{"name": "m1"}]));
+        let mut suspended = job("j");
+        suspended["metadata"]["annotations"] = json!({"caldera.dev/suspended": "true"});
+        assert_eq!(say(suspended.clone(), waits(), "Placed"), "Suspended  0");
+        assert_eq!(say(suspended, waits(), "SuspendedByUser"), "Suspended SuspendedByUser 1");
+        assert_eq!(say(job("j"), waits(), "Placed"), "Waiting  0");
+        assert_eq!(say(job("j"), waits(), "SuspendedByUser"), "Waiting  0");
+        assert_eq!(say(job("j"), waits(), "WaitingForQuota"), "Waiting WaitingForQuota 1");
+        assert_eq!(say(job("j"), placed(), "WaitingForQuota"), "Running  0");
+        assert_eq!(say(job("j"), placed(), "CopyRefused"), "Running CopyRefused 1");
+        let mut failed = job("j");
+        failed["status"] = json!({"state": {"phase": "Failed"}});
+        assert_eq!(say(failed.clone(), placed(), "Placed"), "Failed  0");
+        assert_eq!(say(failed, placed(), "Finished"), "Failed Finished 1");
+    }
+
+    /// Found by a reader: troubleshooting names `RunTimeExceeded`, and the list said `Finished`.
+    #[test]
+    fn a_job_that_ran_for_as_long_as_it_may_says_so_and_one_that_failed_says_how() {
+        let placed = || binding("j", json!({"caldera.dev/gate": "closed"}), json!([]));
+        let mut ended = job("j");
+        ended["status"] =
+            json!({"state": {"phase": "Terminated", "reason": "RunTimeExceeded", "message": "ran for 60 s"}});
+        let mut said = group("j", "Completed");
+        said["status"]["conditions"][0]["reason"] = "Finished".into();
+        let seen = see(&[ended], &[placed()], &[said.clone()]);
+        let view = seen.jobs().next().unwrap();
+        assert_eq!((view.state, view.reason()), (State::Terminated, "RunTimeExceeded"));
+        let mut failed = job("j");
+        failed["spec"]["maxRetry"] = 2.into();
+        failed["status"] = json!({"state": {"phase": "Failed"}, "retryCount": 2});
+        let seen = see(&[failed], &[placed()], &[said]);
+        let view = seen.jobs().next().unwrap();
+        assert_eq!(view.end_words(), ["its policies restarted it 2 times, of 2 that its maxRetry allows"]);
     }
 
     #[test]

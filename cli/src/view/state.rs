@@ -2,6 +2,12 @@
 
 use clap::ValueEnum;
 
+/// Karmada may not have looked at a job that is younger.
+pub const YOUNG_SECONDS: i64 = 10;
+
+/// What is said of such a job while it has no binding.
+pub const NOT_LOOKED_AT: &str = "Karmada has not looked at it yet";
+
 /// Where a job stands, in one word. In the order in which people want to see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 #[value(rename_all = "verbatim")]

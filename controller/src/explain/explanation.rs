@@ -115,6 +115,9 @@ pub struct Explanation {
     pub placed: Vec<Placed>,
     /// When the scheduler last placed it, where the asker knows.
     pub placed_at: Option<String>,
+    /// When it is taken off its clusters and put in line again, unless the pods that it needs are on nodes by then: by
+    /// the controller's usual patience.
+    pub ready_by: Option<String>,
     /// How long its run may take, or its next one if it waits; `None` where nothing limits it, or nobody sees that.
     pub run_limit: Option<RunLimitView>,
     /// How its pods are.
@@ -192,6 +195,8 @@ pub struct Placed {
     pub replicas: u32,
     /// Pods of each task, where there is a plan.
     pub tasks: BTreeMap<TaskName, u32>,
+    /// Of these, pods that reached a node; `None` where the asker does not see them.
+    pub on_nodes: Option<u32>,
 }
 
 /// How long a run of a job may take.

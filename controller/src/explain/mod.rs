@@ -138,7 +138,9 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
     explanation.deadline = workload.and_then(|workload| workload.deadline_of(binding)).and_then(format_second);
     explanation.asks = ask.as_ref().map(Asks::from);
     explanation.admission = binding.admission.as_deref().cloned();
-    explanation.placed = list_placed(binding);
+    explanation.placed = list_placed(controller, binding);
+    let ready_by = || controller.deadlines.start.find_deadline(binding, &controller.capacity);
+    explanation.ready_by = (answer.verdict == Verdict::Placed).then(ready_by).flatten().map(format_time);
     explanation.run_limit = find_run_limit(controller, binding, state, now);
     if let Some(queue) = controller.objects.queue_of(binding).filter(|_| answer.verdict != Verdict::NotQueued) {
         let asked = explanation.asks.as_ref().map(|asks| &asks.full);
@@ -169,8 +171,10 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
     explanation.notes.extend(controller.jobs.describe_increase(state));
     explanation.notes.extend(controller.capacity.describe_awaited_nodes(binding.id.as_str()));
     explanation.notes.extend(controller.jobs.gangs.describe_gang_of_job(key));
-    let exceeded = find_run_time_exceeded(binding).filter(|_| answer.verdict == Verdict::Finished);
-    explanation.notes.extend(exceeded.map(str::to_owned));
+    if let Some(exceeded) = find_run_time_exceeded(binding).filter(|_| answer.verdict == Verdict::Finished) {
+        explanation.token = Reason::RUN_TIME_EXCEEDED.to_owned();
+        explanation.notes.push(exceeded.to_owned());
+    }
     explanation.notes.extend(describe_evictions_for(controller, id, now));
     let others =
         controller.jobs.states.iter().filter(|(other, state)| *other != key && state.assumed.is_some()).count();
@@ -209,6 +213,7 @@ fn start_explanation(controller: &Controller, reference: WorkloadRef, workload: 
         admission: None,
         placed: Vec::new(),
         placed_at: None,
+        ready_by: None,
         run_limit: None,
         pods: Pods {
             running: workload.map_or(0, Workload::count_running_pods),
@@ -336,7 +341,7 @@ fn read_pod_group_reason(controller: &Controller, workload: Option<&Workload>) -
     Answer { verdict, token: status.reason.clone(), sentence: status.message.clone() }
 }
 
-fn list_placed(binding: &Binding) -> Vec<Placed> {
+fn list_placed(controller: &Controller, binding: &Binding) -> Vec<Placed> {
     let plan = binding.plan.as_ref();
     let tasks = |cluster: &ClusterName| {
         let share = plan.and_then(|plan| plan.clusters.get(cluster));
@@ -346,6 +351,7 @@ fn list_placed(binding: &Binding) -> Vec<Placed> {
         cluster: cluster.clone(),
         replicas: *replicas,
         tasks: tasks(cluster).unwrap_or_default(),
+        on_nodes: controller.capacity.count_pods_on_nodes(cluster.as_str(), &binding.workload),
     };
     binding.clusters.iter().map(one).collect()
 }

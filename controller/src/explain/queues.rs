@@ -58,6 +58,12 @@ pub struct Amounts {
     /// What it used lately, where that counts (order `fair-history`), of what it deserves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used_lately: Option<UsedLately>,
+    /// Whether the asker sees what is used; else it is 0 here, and says nothing.
+    #[serde(skip)]
+    pub is_use_seen: bool,
+    /// Whether the asker sees what it deserves and what is kept free for it; else they are 0 here, and say nothing.
+    #[serde(skip)]
+    pub is_share_seen: bool,
 }
 
 /// What a queue used lately of a resource: a mean in which what is longer ago counts less.
@@ -298,6 +304,7 @@ pub(crate) fn list_amounts(controller: &Controller, name: &QueueName, only: Opti
         let amount = mean.iter().find(|(known, _)| *known == resource).map(|(_, amount)| amount)?;
         Some(UsedLately { amount, half_life: *half_life })
     };
+    let is_share_seen = !hidden.contains(&ObjectKind::Clusters) && !hidden.contains(&ObjectKind::Queues);
     let one = |name: &ResourceName| {
         let of = |list: &Resources| list.get(name.as_str());
         let borrowed = of(used).saturating_sub(of(&has.deserved)).max(Quantity::ZERO);
@@ -312,6 +319,8 @@ pub(crate) fn list_amounts(controller: &Controller, name: &QueueName, only: Opti
                 .then(|| of(&has.real)),
             borrowed: if reported { borrowed } else { of(&has.borrowed) },
             used_lately: used_lately(name),
+            is_use_seen: !reported || facts.is_some(),
+            is_share_seen,
         }
     };
     names.into_iter().map(one).collect()

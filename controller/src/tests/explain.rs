@@ -233,7 +233,7 @@ fn a_running_job_says_what_was_admitted_and_where_it_is() {
     let a = of(&mut controller, &world, "a");
     assert_eq!((a.verdict, a.token.as_str()), (Verdict::Running, "Placed"));
     let a = json_of(&a);
-    assert_eq!(a["placed"], json!([{"cluster": "m1", "replicas": 4, "tasks": {}}]));
+    assert_eq!(a["placed"], json!([{"cluster": "m1", "replicas": 4, "tasks": {}, "onNodes": null}]));
     assert_eq!(a["admission"]["charged"]["cpu"], "4");
     assert_eq!(a["clusters"], json!([]));
     world.phase("a", "Completed");
@@ -414,6 +414,7 @@ fn of_a_job_with_a_time_limit_it_is_said_how_long_it_may_run_and_what_is_left() 
     world.pass(7);
     let ended = of(&mut listed(&world), &world, "runs");
     assert_eq!((ended.verdict, ended.notes), (Verdict::Finished, vec!["it ran for 2m, as long as it may".to_owned()]));
+    assert_eq!(ended.token, "RunTimeExceeded");
     // Who does not see queues.
     let mut controller = Controller::default();
     for kind in ObjectKind::list_all().into_iter().filter(|kind| *kind != ObjectKind::Queues) {

@@ -10,7 +10,11 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::world::World;
-use crate::{decide::StartDeadlines, observe::Input};
+use crate::{
+    decide::StartDeadlines,
+    explain::{Verdict, explain_job},
+    observe::{Input, Key},
+};
 
 /// Two members of which everything is seen.
 fn world() -> World {
@@ -144,6 +148,25 @@ fn a_gang_of_which_a_cluster_was_taken_away_is_withdrawn_where_karmada_scheduler
     assert_eq!(eviction(&world)["reason"], "PodsReadyTimeout");
     let binding = world.get("ResourceBinding", "a-job");
     assert!(binding["spec"]["clusters"].as_array().is_none_or(Vec::is_empty), "{binding}");
+}
+
+/// Found by a reader: of a gang that hung half started nobody said which part, and until when it is waited for.
+#[test]
+fn an_explanation_says_how_many_pods_are_on_nodes_and_until_when_the_others_have_time() {
+    let mut world = world();
+    split(&mut world);
+    let placed: jiff::Timestamp =
+        world.get("ResourceBinding", "a-job")["status"]["lastScheduledTime"].as_str().unwrap().parse().unwrap();
+    starts(&mut world, "m1", "a", 3);
+    world.pass(10);
+    let explain = |world: &mut World| explain_job(&mut world.controller, &Key::new("ns", "a-job"), world.now).unwrap();
+    let said = explain(&mut world);
+    let parts: Vec<_> = said.placed.iter().map(|part| (part.cluster.as_str(), part.replicas, part.on_nodes)).collect();
+    assert_eq!(parts, [("m1", 3, Some(3)), ("m2", 2, Some(0))]);
+    let until = format_time(placed + SignedDuration::from_secs(300));
+    assert_eq!((said.verdict, said.ready_by), (Verdict::Placed, Some(until)));
+    starts(&mut world, "m2", "a", 2);
+    assert_eq!(explain(&mut world).ready_by, None);
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //! is late only while none of its pods is on a node. If it names a PriorityClass that does not exist, that is told too:
 //! members may have made none of its pods for that.
 
-use caldera_core::{gang::ClusterName, queue::ledger::AdmissionStage, time::EpochSeconds};
+use caldera_core::{gang::ClusterName, plan::ClusterShare, queue::ledger::AdmissionStage, time::EpochSeconds};
 use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
@@ -161,6 +161,18 @@ impl StartDeadlines {
         decisions
     }
 
+    /// When a gang is given up of which a part is not on nodes; `None` where all parts are, have begun, or are not seen.
+    pub(crate) fn find_deadline(&self, binding: &Binding, capacity: &FleetCapacity) -> Option<Timestamp> {
+        let (plan, placed) = (binding.plan.as_ref()?, placed_at(binding)?);
+        let parts = plan.clusters.iter().filter(|(cluster, _)| !binding.begun.contains(*cluster));
+        let deadlines = parts.filter_map(|(cluster, share)| {
+            let on_nodes = capacity.count_pods_on_nodes(cluster.as_str(), &binding.workload)?;
+            let delay = capacity.delay_of_nodes(cluster.as_str(), binding.id.as_str());
+            (on_nodes < count_needed(binding, share)).then(|| add_wait(placed, self.timeout.saturating_add(delay)))
+        });
+        deadlines.min()
+    }
+
     /// The parts that have not started, with what is missing; empty where all is well.
     fn list_late_parts(
         &self,
@@ -171,8 +183,6 @@ impl StartDeadlines {
         let Some(plan) = &binding.plan else { return Vec::new() };
         let long = SignedDuration::from_secs(self.timeout.as_secs().saturating_mul(UNSEEN_PODS_FACTOR.into()));
         let is_over = |after: SignedDuration| placed_at(binding).is_none_or(|since| add_wait(since, after) <= now);
-        let kind = WorkloadKind::from_group_and_kind(&binding.workload.group, &binding.workload.kind);
-        let starts_in_order = kind.is_some_and(WorkloadKind::starts_in_own_order);
         let parts = plan.clusters.iter().filter(|(cluster, _)| !binding.begun.contains(*cluster));
         let late = parts.filter_map(|(cluster, share)| {
             let delay = capacity.delay_of_nodes(cluster.as_str(), binding.id.as_str());
@@ -180,7 +190,7 @@ impl StartDeadlines {
                 return None;
             }
             let unseen_too_long = placed_at(binding).is_some() && is_over(long.saturating_add(delay));
-            let needs = if starts_in_order { share.min_available.min(1) } else { share.min_available };
+            let needs = count_needed(binding, share);
             match capacity.count_pods_on_nodes(cluster.as_str(), &binding.workload) {
                 Some(pods) if pods < needs => {
                     Some((cluster.clone(), format!("{pods} of the {needs} pods needed in {cluster} are on nodes")))
@@ -191,6 +201,13 @@ impl StartDeadlines {
         });
         late.collect()
     }
+}
+
+/// Pods of a part that must be on nodes for it to have started.
+fn count_needed(binding: &Binding, share: &ClusterShare) -> u32 {
+    let kind = WorkloadKind::from_group_and_kind(&binding.workload.group, &binding.workload.kind);
+    let starts_in_order = kind.is_some_and(WorkloadKind::starts_in_own_order);
+    if starts_in_order { share.min_available.min(1) } else { share.min_available }
 }
 
 fn placed_at(binding: &Binding) -> Option<Timestamp> {

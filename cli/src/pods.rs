@@ -19,10 +19,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{Api, Client, api::ListParams, core::Selector};
 use serde_json::Value;
 
-use super::clusters_of;
 use crate::{
     args::{JobName, PodsArgs},
-    objects::{self, get_job, get_object, list_objects, read_text_at},
+    objects::{self, get_job, get_object, list_clusters_of, list_objects, read_text_at},
     output,
     view::JobKey,
 };
@@ -33,31 +32,31 @@ const INDEXES: [&str; 3] =
 
 /// A pod of a job. In the order of tasks, ranks and clusters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct JobPod {
-    pub(super) task: String,
-    pub(super) rank: Option<u32>,
-    pub(super) cluster: String,
-    pub(super) pod: String,
+pub(crate) struct JobPod {
+    pub(crate) task: String,
+    pub(crate) rank: Option<u32>,
+    pub(crate) cluster: String,
+    pub(crate) pod: String,
     /// The container that is asked for.
-    pub(super) container: String,
-    pub(super) phase: String,
+    pub(crate) container: String,
+    pub(crate) phase: String,
 }
 
 /// What was found of a job.
-pub(super) struct JobPods {
+pub(crate) struct JobPods {
     /// The chosen ones, in their order.
-    pub(super) pods: Vec<JobPod>,
+    pub(crate) pods: Vec<JobPod>,
     /// Clients of the clusters that answer.
-    pub(super) members: BTreeMap<String, Client>,
+    pub(crate) members: BTreeMap<String, Client>,
     /// A cluster did not answer, which was told.
-    pub(super) has_gaps: bool,
+    pub(crate) has_gaps: bool,
 }
 
 /// Finds the pods of a job that are asked for.
 ///
 /// # Errors
 /// If there is no such job, it is nowhere, or it has no such pods.
-pub(super) async fn find_job_pods(
+pub(crate) async fn find_job_pods(
     client: &Client,
     namespace: &str,
     args: &PodsArgs,
@@ -103,11 +102,14 @@ async fn find_clusters(client: &Client, namespace: &str, job: &JobName) -> anyho
         list_objects(client, &objects::binding_resource(), Some(namespace), None).await?.map_err(anyhow::Error::msg)?;
     let is_of =
         |binding: &&Value| JobKey::of_binding(binding).is_some_and(|of| of.kind == job.kind && of.name == job.name);
-    Ok(bindings.iter().find(is_of).map(clusters_of).unwrap_or_default())
+    Ok(bindings.iter().find(is_of).map(list_clusters_of).unwrap_or_default())
 }
 
 /// A client of the member and the workload's pods there.
-async fn connect_and_list_pods(
+///
+/// # Errors
+/// If the member can not be reached, or refuses.
+pub(crate) async fn connect_and_list_pods(
     host: &Client,
     cluster: &str,
     namespace: &str,
