@@ -4,11 +4,11 @@
 //! printed again when something other than an age changed. A read that fails is told and tried again. A reader that
 //! closed the pipe, as `head` does, ends it, whether anything changes or not.
 
-use std::{io::IsTerminal as _, os::fd::AsRawFd, process::ExitCode, time::Duration};
+use std::{io::IsTerminal as _, os::fd::AsFd, process::ExitCode, time::Duration};
 
 use serde::Serialize;
 use serde_json::Value;
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::{io::Interest, net::unix::pipe::Sender};
 
 use crate::output;
 
@@ -88,8 +88,10 @@ pub async fn print_page(watch: bool, read: impl AsyncFn() -> anyhow::Result<Prin
 }
 
 /// Returns once nobody reads this end of a pipe any more; never where that can not be seen, as of a file.
-async fn wait_until_unread(output: impl AsRawFd) {
-    if let Ok(watched) = AsyncFd::with_interest(output, Interest::ERROR)
+async fn wait_until_unread(output: impl AsFd) {
+    // Nothing is written by it, so that it may block as it did.
+    let watched = output.as_fd().try_clone_to_owned().and_then(Sender::from_owned_fd_unchecked);
+    if let Ok(watched) = watched
         && watched.ready(Interest::ERROR).await.is_ok()
     {
         return;

@@ -11,7 +11,7 @@ use caldera_core::{
 };
 use caldera_crds::{
     names::caldera::{ADMISSION, EVICTION, GATE, GATE_CLOSED, HOLD, PLAN, SUSPENDED},
-    workload::{WorkloadKind, queue_of, read_progress},
+    workload::{WorkloadKind, progress::read_progress, queue_of},
 };
 use jiff::Timestamp;
 use serde_json::Value;
