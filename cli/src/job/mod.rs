@@ -229,3 +229,32 @@ async fn describe_job(args: WhyArgs) -> anyhow::Result<ExitCode> {
     }
     Ok(code)
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::{Json, Router, http::StatusCode, routing::get};
+    use serde_json::json;
+
+    use super::*;
+    use crate::objects::name_of;
+
+    /// Found by a reader: who may not list StatefulSets saw no job at all.
+    #[tokio::test]
+    async fn a_kind_that_one_may_not_list_is_named_and_the_others_are_listed() {
+        let why = "statefulsets.apps is forbidden: User \"u\" cannot list resource \"statefulsets\"";
+        let refuse = |code: u16, why: &str| json!({"kind": "Status", "code": code, "message": why, "reason": "R"});
+        let (forbidden, unknown) = (refuse(403, why), refuse(404, "the server could not find it"));
+        let jobs = json!({"metadata": {}, "items": [{"metadata": {"name": "j", "namespace": "ns"}}]});
+        let api = Router::new()
+            .route("/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs", get(async move || Json(jobs)))
+            .route(
+                "/apis/apps/v1/namespaces/ns/statefulsets",
+                get(async move || (StatusCode::FORBIDDEN, Json(forbidden))),
+            )
+            .fallback(async move || (StatusCode::NOT_FOUND, Json(unknown)));
+        let client = Client::new(api, "default");
+        let (workloads, missing) = list_workloads(&client, Some("ns"), None).await.unwrap();
+        assert_eq!(workloads.iter().map(name_of).collect::<Vec<_>>(), ["j"]);
+        assert_eq!(missing, [Gap { what: "statefulsets.apps".to_owned(), why: why.to_owned() }]);
+    }
+}
