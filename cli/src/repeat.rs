@@ -96,7 +96,7 @@ async fn wait_until_unread(output: impl AsFd) {
     {
         return;
     }
-    std::future::pending().await;
+    std::future::pending::<()>().await;
 }
 
 fn frame_page(page: &PrintedPage, on_screen: bool) -> String {
