@@ -1,8 +1,8 @@
 //! Which reasons can be those of a job in a state.
 //!
-//! Rule: a job's gate and clusters change in one write, the reason on its PodGroup in another. Until that comes, the one
-//! that is there is of the state that the job has left: it says nothing of the new one. A token that is said of both
-//! counts for both.
+//! Rule: a job's gate and clusters change in one write, the reason on its PodGroup in another. Until that comes, the
+//! one that is there is of the state that the job has left: it says nothing of the new one. A token that is said of
+//! both counts for both.
 
 use caldera_core::reason::Reason;
 

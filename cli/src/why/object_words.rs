@@ -1,5 +1,5 @@
-//! What a job's own object and its pods in members say, beside what decides: of one that Karmada may not have looked at,
-//! of one that does not run, and of one that did not end well.
+//! What a job's own object and its pods in members say, beside what decides: of one that Karmada may not have looked
+//! at, of one that does not run, and of one that did not end well.
 //!
 //! Rule: read where it is of use alone, with the caller's own rights. A member that does not answer, or not in time, is
 //! told. Pods that say the same are one line.

@@ -49,9 +49,9 @@ pub enum BindingState {
     /// [`Engine::back_off_job`]: caldera_core::queue::Engine::back_off_job
     BackingOff(Job, Reason, EpochSeconds),
     /// Not in line, for this reason, since then, for nothing but its own old copies: it keeps its place until the
-    /// second time at the latest ([`Engine::await_old_copies`]).
+    /// second time at the latest ([`Engine::keep_place_of_job`]).
     ///
-    /// [`Engine::await_old_copies`]: caldera_core::queue::Engine::await_old_copies
+    /// [`Engine::keep_place_of_job`]: caldera_core::queue::Engine::keep_place_of_job
     AwaitingOldCopies(Job, Reason, EpochSeconds, EpochSeconds),
     /// Pending in its queue.
     Pending(Job),

@@ -151,7 +151,7 @@ impl Jobs {
                 JobPhase::Blocked(Box::new(reason))
             }
             BindingState::AwaitingOldCopies(job, reason, since, until) => {
-                self.engine.await_old_copies(job, since, until);
+                self.engine.keep_place_of_job(job, since, until);
                 JobPhase::Blocked(Box::new(reason))
             }
             // Whether it is in line is decided with the others.

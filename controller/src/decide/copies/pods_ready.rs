@@ -161,7 +161,8 @@ impl StartDeadlines {
         decisions
     }
 
-    /// When a gang is given up of which a part is not on nodes; `None` where all parts are, have begun, or are not seen.
+    /// When a gang is given up of which a part is not on nodes; `None` where all parts are, have begun, or are not
+    /// seen.
     pub(crate) fn find_deadline(&self, binding: &Binding, capacity: &FleetCapacity) -> Option<Timestamp> {
         let (plan, placed) = (binding.plan.as_ref()?, placed_at(binding)?);
         let parts = plan.clusters.iter().filter(|(cluster, _)| !binding.begun.contains(*cluster));

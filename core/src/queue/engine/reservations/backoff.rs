@@ -22,10 +22,10 @@ use crate::{
 impl Engine {
     /// A job backs off since then and will be enqueued again.
     pub fn back_off_job(&mut self, job: Job, since: EpochSeconds) {
-        self.set_job_aside(job, since, BackoffWait::Backoff);
+        self.insert_waiting_job(job, since, BackoffWait::Backoff);
     }
 
-    pub(crate) fn set_job_aside(&mut self, job: Job, since: EpochSeconds, waits: BackoffWait) {
+    pub(crate) fn insert_waiting_job(&mut self, job: Job, since: EpochSeconds, waits: BackoffWait) {
         let rank = JobRank::of_job(&job);
         let node = self.intern_queue(&job.queue);
         let key = self.job_key(node, job.id.clone(), job.created, rank);

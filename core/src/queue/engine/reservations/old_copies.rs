@@ -28,8 +28,8 @@ use crate::{
 impl Engine {
     /// A job left its clusters at that time and will be enqueued once its old copies are gone. Until `until` at the
     /// latest it keeps its place.
-    pub fn await_old_copies(&mut self, job: Job, since: EpochSeconds, until: EpochSeconds) {
-        self.set_job_aside(job, since, BackoffWait::OldCopies(until));
+    pub fn keep_place_of_job(&mut self, job: Job, since: EpochSeconds, until: EpochSeconds) {
+        self.insert_waiting_job(job, since, BackoffWait::OldCopies(until));
     }
 
     /// What all of them ask for together, under the name of the first.

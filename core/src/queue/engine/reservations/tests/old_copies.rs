@@ -6,7 +6,7 @@ use super::*;
 const UNTIL: i64 = 880;
 
 fn leave(engine: &mut Engine, job: Job) {
-    engine.await_old_copies(job, EpochSeconds::new(100), EpochSeconds::new(UNTIL));
+    engine.keep_place_of_job(job, EpochSeconds::new(100), EpochSeconds::new(UNTIL));
 }
 
 /// Queue q may have 20; a job of 18 was taken off its clusters at 100.
