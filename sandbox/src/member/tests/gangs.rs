@@ -257,7 +257,8 @@ fn bound_and_not_seen() -> (Cluster, Want) {
     let mut cluster = Cluster::new(1, "4");
     let pod = |name: &str| {
         let requests = json!({"resources": {"requests": {"cpu": "3"}}});
-        json!({"metadata": {"name": name, "namespace": "ns"}, "spec": {"containers": [requests]}})
+        let metadata = json!({"name": name, "namespace": "ns"});
+        json!({"apiVersion": "v1", "metadata": metadata, "spec": {"containers": [requests]}})
     };
     cluster.put(Kind::Pod, pod("first"));
     let binding = list_bindings(&cluster).remove(0);
