@@ -14,6 +14,7 @@ mod killed;
 mod manifests;
 mod operate;
 mod operator;
+mod outcome;
 mod prometheus;
 mod sandbox;
 mod screens;

@@ -15,6 +15,7 @@ use kube::Client;
 
 use crate::{
     killed::Killed,
+    outcome::read_outcome,
     turns::{Turn, take_turn},
 };
 
@@ -55,9 +56,7 @@ impl Sandbox {
 
     /// Exit code, standard output, standard error.
     pub fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
-        let output = caldera(args).args(["--kubeconfig", &self.kubeconfig]).output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (output.status.code(), text(output.stdout), text(output.stderr))
+        read_outcome(caldera(args).args(["--kubeconfig", &self.kubeconfig]).output().unwrap())
     }
 
     pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {

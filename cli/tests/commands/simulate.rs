@@ -1,8 +1,10 @@
 //! `caldera simulate`: what it reads, what it prints and writes, and how it refuses.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, process::Command};
 
 use serde_json::Value;
+
+use crate::outcome::{read_outcome, write_file};
 
 const FLEET: &str = "cluster,count,cpu,nvidia.com/gpu\neast,2,32,4\nwest,1,32,8\n";
 const QUEUES: &str = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: ml}\nspec: {capability: \
@@ -13,22 +15,14 @@ const TRACE: &str = "job,queue,arrival,run,task,replicas,cpu,nvidia.com/gpu\ntra
 
 /// Exit code, standard output, standard error.
 fn simulate(args: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_caldera")).arg("simulate").args(args).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
-}
-
-fn file(dir: &Path, name: &str, text: &str) -> String {
-    let path = dir.join(name);
-    fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
+    read_outcome(Command::new(env!("CARGO_BIN_EXE_caldera")).arg("simulate").args(args).output().unwrap())
 }
 
 #[test]
 fn a_trace_on_a_fleet_is_reported_as_table_json_csv_and_plots() {
     let dir = tempfile::tempdir().unwrap();
     let [fleet, queues, trace] = [("fleet.csv", FLEET), ("queues.yaml", QUEUES), ("trace.csv", TRACE)]
-        .map(|(name, text)| file(dir.path(), name, text));
+        .map(|(name, text)| write_file(dir.path(), name, text));
     let out = dir.path().join("out/deep");
     let out = out.to_str().unwrap();
     let args = ["--fleet", &fleet, "--queues", &queues, "--trace", &trace, "--policy", "caldera,volcano-global"];
@@ -66,7 +60,7 @@ fn a_trace_says_whose_jobs_are_and_queues_limit_each_user() {
     let trace = "job,queue,user,arrival,run,nvidia.com/gpu\na,ml,anna,0,60,1\nb,ml,anna,0,60,1\nc,ml,ben,0,60,1\n";
     let queues = QUEUES.replace("{name: ml}", "{name: ml, annotations: {caldera.dev/max-running-jobs-per-user: '1'}}");
     let [fleet, queues, trace] = [("fleet.csv", FLEET), ("queues.yaml", &queues), ("trace.csv", trace)]
-        .map(|(name, text)| file(dir.path(), name, text));
+        .map(|(name, text)| write_file(dir.path(), name, text));
     let (code, json, error) = simulate(&["--fleet", &fleet, "--queues", &queues, "--trace", &trace, "-o", "json"]);
     assert_eq!(code, Some(0), "{error}");
     let report: Value = serde_json::from_str(&json).unwrap();
@@ -100,8 +94,9 @@ fn a_scenario_ends_with_its_hour_and_follows_its_seed() {
 #[test]
 fn wrong_input_ends_with_code_2_and_says_where() {
     let dir = tempfile::tempdir().unwrap();
-    let [fleet, trace] = [("fleet.csv", FLEET), ("trace.csv", TRACE)].map(|(name, text)| file(dir.path(), name, text));
-    let bad = |name: &str, text: &str| file(dir.path(), name, text);
+    let [fleet, trace] =
+        [("fleet.csv", FLEET), ("trace.csv", TRACE)].map(|(name, text)| write_file(dir.path(), name, text));
+    let bad = |name: &str, text: &str| write_file(dir.path(), name, text);
     let wrong = |args: &[&str], words: &[&str]| {
         let (code, _, error) = simulate(args);
         assert_eq!(code, Some(2), "{args:?}: {error}");

@@ -4,6 +4,7 @@
 use std::process::{Command, Stdio};
 
 use crate::{
+    outcome::read_outcome,
     sandbox::{BINARY, QUEUES, SPLIT, Sandbox, WAITING, until},
     terminal::Typist,
 };
@@ -70,9 +71,7 @@ fn top_is_driven_by_keys_and_leaves_the_terminal_clean() {
     // Not a terminal, and once.
     let run = |more: &[&str]| {
         let args = [&["top", "--kubeconfig", kubeconfig], more].concat();
-        let output = Command::new(BINARY).args(args).stdin(Stdio::null()).output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (output.status.code(), text(output.stdout), text(output.stderr))
+        read_outcome(Command::new(BINARY).args(args).stdin(Stdio::null()).output().unwrap())
     };
     let (code, out, err) = run(&[]);
     assert!(code == Some(1) && out.is_empty() && err.contains("this is no terminal"), "{out}{err}");

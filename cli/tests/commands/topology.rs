@@ -1,13 +1,13 @@
 //! `caldera topology discover`: what it reads, the HyperNodes that it prints, and how it refuses.
 
 use std::{
-    fs,
     io::Write as _,
-    path::Path,
     process::{Command, Stdio},
 };
 
 use serde_json::json;
+
+use crate::outcome::{read_outcome, write_file};
 
 /// A leaf with two nodes and a spine above it, with storage; and another leaf.
 const FABRIC: &str = "#\n# Topology file: generated on Thu Nov 26 08:00:00 2026\n#\n\n\
@@ -46,15 +46,7 @@ fn discover(args: &[&str], stdin: &str) -> (Option<i32>, String, String) {
     let mut running = command.spawn().unwrap();
     // Who does not read it may have ended.
     let _ = running.stdin.take().unwrap().write_all(stdin.as_bytes());
-    let output = running.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
-}
-
-fn file(dir: &Path, name: &str, text: &str) -> String {
-    let path = dir.join(name);
-    fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
+    read_outcome(running.wait_with_output().unwrap())
 }
 
 /// Name, tier and members of each HyperNode.
@@ -79,7 +71,8 @@ fn shown(yaml: &str) -> Vec<String> {
 #[test]
 fn an_infiniband_fabric_is_printed_as_leaves_in_their_spine() {
     let dir = tempfile::tempdir().unwrap();
-    let (fabric, nodes) = (file(dir.path(), "fabric.txt", FABRIC), file(dir.path(), "nodes.json", &nodes()));
+    let (fabric, nodes) =
+        (write_file(dir.path(), "fabric.txt", FABRIC), write_file(dir.path(), "nodes.json", &nodes()));
     let want = [
         "leaf-0000000000000001 1 leaf: gpu-1.example",
         "leaf-0000000000000002 1 leaf: gpu-2.example",
@@ -116,7 +109,7 @@ fn labels_are_printed_as_hyper_nodes_that_select_by_label() {
 #[test]
 fn neighbours_of_hosts_and_of_switches_are_printed_as_leaves_in_their_spine() {
     let dir = tempfile::tempdir().unwrap();
-    let nodes = file(dir.path(), "nodes.json", &nodes());
+    let nodes = write_file(dir.path(), "nodes.json", &nodes());
     let sees = |switches: &[&str]| {
         let interface = |switch: &&str| {
             let capability = json!([{"type": "Bridge", "enabled": true}]);
@@ -126,7 +119,7 @@ fn neighbours_of_hosts_and_of_switches_are_printed_as_leaves_in_their_spine() {
         json!({"lldp": {"interface": switches.iter().map(interface).collect::<Vec<_>>()}}).to_string()
     };
     let files = [("gpu-1", "tor-1"), ("gpu-2", "tor-2"), ("tor-1", "s1"), ("tor-2", "s1")];
-    let files = files.map(|(host, switch)| file(dir.path(), &format!("{host}.json"), &sees(&[switch])));
+    let files = files.map(|(host, switch)| write_file(dir.path(), &format!("{host}.json"), &sees(&[switch])));
     let of_all: Vec<&str> = ["--nodes", &nodes, "--lldp"].into_iter().chain(files.iter().map(String::as_str)).collect();
     let (code, yaml, error) = discover(&of_all, "");
     assert_eq!((code, error.as_str()), (Some(0), ""));
@@ -143,7 +136,7 @@ fn neighbours_of_hosts_and_of_switches_are_printed_as_leaves_in_their_spine() {
 #[test]
 fn a_file_that_is_cut_short_or_something_else_is_refused_in_words() {
     let dir = tempfile::tempdir().unwrap();
-    let nodes = file(dir.path(), "nodes.json", &nodes());
+    let nodes = write_file(dir.path(), "nodes.json", &nodes());
     let refuse = |args: &[&str], stdin: &str| {
         let (code, out, error) = discover(args, stdin);
         assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
@@ -158,7 +151,7 @@ fn a_file_that_is_cut_short_or_something_else_is_refused_in_words() {
     assert!(error.starts_with("caldera: -: it is not what kubectl get nodes -o json prints: "), "{error}");
     let error = refuse(&["--labels", "example.org/row", "--nodes", &nodes], "");
     assert_eq!(error, "caldera: --labels: of 2 nodes none has label example.org/row\n");
-    let bare = file(dir.path(), "gpu-1.json", "{\"lldp\": {}}");
+    let bare = write_file(dir.path(), "gpu-1.json", "{\"lldp\": {}}");
     assert_eq!(refuse(&["--lldp", &bare], ""), "caldera: --lldp: no node is at any switch in it\n");
     assert_eq!(refuse(&["--lldp", "-"], "{}"), "caldera: -: want a file with the name of its host\n");
     let twice = refuse(&["--ibnetdiscover", "-", "--nodes", "-"], "{}");
