@@ -59,7 +59,7 @@ use self::{
 };
 use crate::{
     config::Config,
-    decide::{Controller, MemberLoss, StartDeadlines, decide},
+    decide::{Controller, MemberLoss, decide},
     history::{self, History, HistoryLine, Pages},
     measure::Measures,
     metrics::{MOST_WRITES_IN_FLIGHT, Metrics, PENDING_WRITES, WRITES_IN_FLIGHT},
@@ -147,7 +147,6 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     }
     controller.data_catalogue.is_there = catalogue.is_some();
     controller.jobs.epoch = config.epoch.as_deref().map(Into::into);
-    controller.deadlines.start = StartDeadlines::new(config.pods_ready_timeout);
     controller.member_loss = MemberLoss::new(config.member_lost_after);
     let mut saves = SaveTimes::new(config.save_usage_every, config.clock.now());
     let mut measures = Measures::default();

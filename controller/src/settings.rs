@@ -21,6 +21,7 @@ use caldera_core::{
     resources::Resources,
 };
 use caldera_runtime::write::Write;
+use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -67,6 +68,8 @@ pub struct Settings {
     pub load: LoadPolicy,
     /// karmada-scheduler places what is admitted.
     pub stock_scheduler: bool,
+    /// Seconds that a part has to start once it is placed.
+    pub pods_ready_timeout: i64,
 }
 
 impl Default for Settings {
@@ -93,6 +96,7 @@ impl Settings {
             protected_namespaces: protected.iter().map(ToString::to_string).collect(),
             load: config.load.clone(),
             stock_scheduler: config.stock_scheduler,
+            pods_ready_timeout: config.pods_ready_timeout.as_secs(),
         }
     }
 
@@ -107,6 +111,7 @@ impl Settings {
         controller.load_aware.set_policy(self.load.clone());
         controller.objects.admits_whole_gangs = self.stock_scheduler;
         controller.capacity.ignore_upcoming_nodes(self.stock_scheduler);
+        controller.deadlines.start.set_timeout(SignedDuration::from_secs(self.pods_ready_timeout));
     }
 
     /// Who is evicted for whom.
@@ -167,6 +172,7 @@ mod tests {
         config.preemption.bounds.patience = 7;
         config.preemption.bounds.rate.evictions = 3;
         config.preemption.protected.insert("ops".into());
+        config.pods_ready_timeout = SignedDuration::from_secs(9);
         config.load.enabled = true;
         config.load.thresholds.memory = None;
         config.load.target_thresholds.memory = None;
@@ -180,6 +186,7 @@ mod tests {
             read.apply_to(&mut controller);
             assert_eq!(controller.jobs.engine.order_policy(), config.order);
             assert_eq!(controller.preemption.schedule.policy, config.preemption);
+            assert_eq!(controller.deadlines.start.timeout(), config.pods_ready_timeout);
         }
     }
 

@@ -64,7 +64,7 @@ pub(crate) use self::{
     bindings::eviction::{COPY_REFUSED, FORGED_RECORD, PODS_READY_TIMEOUT, find_who_wanted, is_requeue},
     copies::{
         member_loss::{MEMBER_LOST_AFTER, MemberLoss},
-        pods_ready::{DEFAULT_TIMEOUT, StartDeadlines},
+        pods_ready::DEFAULT_TIMEOUT,
     },
     deadlines::add_wait,
     shadow::{Shadow, ShadowNote, decide_in_shadow},

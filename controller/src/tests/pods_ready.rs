@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::world::World;
 use crate::{
-    decide::StartDeadlines,
     explain::{Verdict, explain_job},
     observe::{Input, Key},
 };
@@ -172,7 +171,7 @@ fn an_explanation_says_how_many_pods_are_on_nodes_and_until_when_the_others_have
 #[test]
 fn how_long_a_part_has_can_be_said() {
     let mut world = world();
-    world.controller.deadlines.start = StartDeadlines::new(SignedDuration::from_secs(5));
+    world.controller.deadlines.start.set_timeout(SignedDuration::from_secs(5));
     split(&mut world);
     starts(&mut world, "m1", "a", 3);
     world.pass(4);

@@ -48,14 +48,19 @@ pub(crate) struct StartDeadlines {
 
 impl Default for StartDeadlines {
     fn default() -> Self {
-        Self::new(DEFAULT_TIMEOUT)
+        Self { looks: Deadlines::default(), timeout: DEFAULT_TIMEOUT }
     }
 }
 
 impl StartDeadlines {
-    /// Where a part has so long to start.
-    pub(crate) fn new(timeout: SignedDuration) -> Self {
-        Self { looks: Deadlines::default(), timeout }
+    /// A part has so long to start from now on.
+    pub(crate) fn set_timeout(&mut self, timeout: SignedDuration) {
+        self.timeout = timeout;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn timeout(&self) -> SignedDuration {
+        self.timeout
     }
 
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
