@@ -217,6 +217,8 @@ fn compute_state(job: &Job) -> State {
             State::Terminated
         }
         (Some(true), _) => State::Waiting,
+        // A service that asks for no pods runs all that it asks for.
+        (Some(false), _) if is(|workload| workload.replicas == Some(0)) => State::Running,
         (_, false) if phase == "Running" => State::Running,
         (_, false) => State::Starting,
         _ if binding.admitted => State::Admitted,
@@ -309,7 +311,11 @@ mod tests {
             (binding("j", json!({"caldera.dev/gate": "open"}), json!([])), group("j", "Running"));
         open["spec"]["resource"] = of(open["spec"]["resource"].take());
         pods["metadata"]["ownerReferences"][0] = of(pods["metadata"]["ownerReferences"][0].take());
-        assert_eq!(see(&[deployment], &[open], &[pods]).jobs().next().unwrap().describe_pods(), "2/5");
+        let seen = |deployment: Value| see(&[deployment], &[open.clone()], &[pods.clone()]);
+        assert_eq!(seen(deployment.clone()).jobs().next().unwrap().describe_pods(), "2/5");
+        // Scaled to nothing it starts nothing.
+        deployment["spec"]["replicas"] = 0.into();
+        assert_eq!(seen(deployment).jobs().next().unwrap().state, State::Running);
     }
 
     fn see(workloads: &[Value], bindings: &[Value], groups: &[Value]) -> Seen {
