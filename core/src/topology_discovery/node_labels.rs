@@ -25,6 +25,9 @@ use crate::{
 pub const MOST_LABELS: usize = 8;
 /// Domains that labels may make in one member. An inventory has all of them in one part.
 pub const MOST_LABEL_DOMAINS: usize = 1_024;
+/// Bytes that these domains may take there, about: with nodes beside them a part then stays below what etcd takes,
+/// 1.5 MiB. A thousand domains of three labels of a cloud take half of it.
+pub const MOST_LABEL_BYTES: usize = 1 << 20;
 
 /// Labels of nodes that say where in the network a node is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +54,9 @@ pub enum TopologyLabelsError {
          each node?"
     )]
     Domains,
+    /// Their values, or the labels themselves, are too long for so many domains.
+    #[error("the domains that the labels make take more than {} KiB; name fewer labels", MOST_LABEL_BYTES >> 10)]
+    Bytes,
 }
 
 impl TopologyLabels {
@@ -92,7 +98,8 @@ type DomainKey<'a> = (usize, &'a [&'a str]);
 /// The domains that the labels of nodes make. Each selects its nodes by label, so that a node that comes is in it too.
 ///
 /// # Errors
-/// [`TopologyLabelsError::Domains`] if there are more than [`MOST_LABEL_DOMAINS`].
+/// [`TopologyLabelsError::Domains`] if there are more than [`MOST_LABEL_DOMAINS`], [`TopologyLabelsError::Bytes`] if
+/// they take more than [`MOST_LABEL_BYTES`].
 pub fn list_label_domains<'a>(
     labels: &TopologyLabels,
     nodes: impl IntoIterator<Item = &'a BTreeMap<String, String>>,
@@ -127,7 +134,24 @@ pub fn list_label_domains<'a>(
             outer.members.push(HyperNodeMember::HyperNode(name));
         }
     }
+    if domains.values().map(estimate_bytes).sum::<usize>() > MOST_LABEL_BYTES {
+        return Err(TopologyLabelsError::Bytes);
+    }
     Ok(domains.into_values().collect())
+}
+
+/// About what a domain takes as JSON.
+fn estimate_bytes(domain: &HyperNode) -> usize {
+    let of_requirement =
+        |one: &Requirement| 48 + one.key.len() + one.values.iter().map(|it| it.len() + 3).sum::<usize>();
+    let of_member = |member: &HyperNodeMember| match member {
+        HyperNodeMember::Labels(all) => 32 + all.iter().map(of_requirement).sum::<usize>(),
+        HyperNodeMember::HyperNode(name) | HyperNodeMember::Node(name) | HyperNodeMember::Pattern(name) => {
+            32 + name.len()
+        }
+    };
+    let own = 64 + domain.name.len() + domain.tier_name.len();
+    own + domain.members.iter().map(of_member).sum::<usize>()
 }
 
 /// The last part of the label, and the values from the widest to its own.

@@ -25,22 +25,40 @@ const MOST_SHAPE_VALUES: usize = 16;
 const MOST_FINISHED: usize = 256;
 
 /// Divides a member into as few parts as stay below [`MOST_OBJECT_BYTES`]. The current number of `parts` is kept while
-/// it suffices, and halved when a quarter would suffice.
+/// it suffices, and halved when a quarter would suffice. Domains and queues are in the first part, whatever the number:
+/// they count as half a part at most, since more parts would not make them smaller.
 #[must_use]
 pub fn divide_contents(contents: &Contents, parts: u32) -> Vec<Part> {
     let mut count = parts.clamp(1, MOST_PARTS);
+    let uncounted = measure_part(&encode_undivided(contents)).saturating_sub(MOST_OBJECT_BYTES / 2);
+    let mut has_grown = false;
     loop {
         let all = encode_parts(contents, count);
-        let sizes: Vec<usize> = all.iter().map(|part| serde_json::to_vec(part).map_or(0, |json| json.len())).collect();
+        let mut sizes: Vec<usize> = all.iter().map(measure_part).collect();
+        if let Some(first) = sizes.first_mut() {
+            *first -= uncounted.min(*first);
+        }
         let (largest, sum) = (sizes.iter().max().copied().unwrap_or(0), sizes.iter().sum::<usize>());
         if largest > MOST_OBJECT_BYTES && count < MOST_PARTS {
             count = (count * 2).min(MOST_PARTS);
-        } else if count > 1 && sum < MOST_OBJECT_BYTES / 4 * count as usize / 2 {
+            has_grown = true;
+        } else if !has_grown && count > 1 && sum < MOST_OBJECT_BYTES / 4 * count as usize / 2 {
             count /= 2;
         } else {
             return all;
         }
     }
+}
+
+/// In bytes of JSON.
+fn measure_part(part: &Part) -> usize {
+    serde_json::to_vec(part).map_or(0, |json| json.len())
+}
+
+/// What the first part has beside nodes and pods.
+fn encode_undivided(contents: &Contents) -> Part {
+    let domains = contents.hyper_nodes.values().map(domains::encode_domain).collect();
+    Part { domains, queues: queues::encode_queues(&contents.queues), ..Part::default() }
 }
 
 /// Encodes a member as this many parts.
@@ -63,8 +81,8 @@ pub(super) fn encode_parts(contents: &Contents, parts: u32) -> Vec<Part> {
     let mut all: Vec<Part> =
         views.into_iter().zip(0..).map(|(view, index)| Part { index, of: parts, ..view.encode_part() }).collect();
     if let Some(first) = all.first_mut() {
-        first.domains = contents.hyper_nodes.values().map(domains::encode_domain).collect();
-        first.queues = queues::encode_queues(&contents.queues);
+        let Part { domains, queues, .. } = encode_undivided(contents);
+        (first.domains, first.queues) = (domains, queues);
     }
     all
 }

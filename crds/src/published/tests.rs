@@ -3,6 +3,7 @@ use caldera_core::{
     inventory::{Change, HyperNode, HyperNodeMember, Inventory, Node, Owner, Pod, RemovedPods},
     quantity::Quantity,
     resources::Resources,
+    topology_discovery::list_label_domains,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -220,6 +221,30 @@ fn an_inventory_that_grows_is_divided_and_one_that_shrinks_is_joined() {
     let mut read = Inventory::default();
     reported(published(parts).changes_since(None).unwrap(), &mut read);
     assert_eq!(read.capacity(), inventory(&full).capacity());
+}
+
+/// Domains that are too large for a part, and can not be divided: parts doubled and halved for ever.
+#[test]
+fn domains_that_are_larger_than_a_part_do_not_divide_the_nodes() {
+    let levels = ["1", "2", "3"].map(|level| format!("topology.k8s.aws/network-node-layer-{level}"));
+    let labels = levels.join(",").parse().unwrap();
+    let mut nodes = row(900);
+    for (at, node) in nodes.values_mut().enumerate() {
+        for (level, group) in levels.iter().zip([at % 4, at % 80, at]) {
+            node.labels.insert(level.clone(), format!("nn-{group:017x}"));
+        }
+    }
+    let domains = list_label_domains(&labels, nodes.values().map(|node| &node.labels)).unwrap();
+    assert_eq!(domains.len(), 4 + 80 + 900);
+    let hyper_nodes = domains.into_iter().map(|domain| (domain.name.clone(), domain)).collect();
+    let contents = Contents { nodes, hyper_nodes, ..Contents::default() };
+    for parts in [1, 2, 4, 1024] {
+        let all = divide_contents(&contents, parts);
+        assert!(all.len() <= 4, "{parts}: {}", all.len());
+        assert_eq!(divide_contents(&contents, part_count(&all)).len(), all.len(), "it stays so");
+        let largest = all.iter().map(|part| serde_json::to_vec(part).unwrap().len()).max().unwrap();
+        assert!((MOST_OBJECT_BYTES..MOST_OBJECT_BYTES * 2).contains(&largest), "{largest}");
+    }
 }
 
 fn part_count(parts: &[Part]) -> u32 {

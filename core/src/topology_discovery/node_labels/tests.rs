@@ -140,6 +140,19 @@ fn a_label_with_a_value_of_its_own_for_each_node_is_refused() {
     assert!(list_label_domains(&topology("zone,serial"), &nodes[..MOST_LABEL_DOMAINS]).is_err());
 }
 
+#[test]
+fn labels_that_are_too_long_for_one_object_are_refused() {
+    let keys: Vec<String> = (0..8).map(|level| format!("topology.example.org/{level}{}", "k".repeat(60))).collect();
+    let node = |at: usize| {
+        let values = keys.iter().enumerate().map(|(level, key)| (key.clone(), if level < 7 { 0 } else { at }));
+        values.map(|(key, value)| (key, format!("{value:060}"))).collect::<BTreeMap<String, String>>()
+    };
+    let nodes: Vec<_> = (0..1_000).map(node).collect();
+    let of = |labels: &[String]| list_label_domains(&topology(&labels.join(",")), &nodes).map(|domains| domains.len());
+    assert_eq!(of(&keys), Err(TopologyLabelsError::Bytes));
+    assert_eq!(of(&keys[5..]), Ok(1_002));
+}
+
 proptest! {
     /// Two nodes are in one domain of a tier if all their labels from the narrowest to that tier's are there, and those
     /// from there up are the same on both, as far as both have them.
