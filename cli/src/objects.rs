@@ -16,6 +16,9 @@ use serde_json::Value;
 /// What was asked for, or why it can not be seen.
 pub type Visible<T> = Result<T, String>;
 
+/// Characters of what an object says for itself that a sentence repeats: enough for what a scheduler or a kubelet says.
+const MOST_SAID_CHARACTERS: usize = 256;
+
 /// Karmada's ResourceBindings.
 pub fn binding_resource() -> ApiResource {
     api_resource("work.karmada.io", "v1alpha2", "ResourceBinding", "resourcebindings")
@@ -149,6 +152,23 @@ pub fn list_clusters_of(binding: &Value) -> Vec<String> {
     read_list_at(binding, "/spec/clusters").iter().map(|target| read_text_at(target, "/name").to_owned()).collect()
 }
 
+/// The reason and the message at these pointers as one line: a tenant writes both, and a message may be the last words
+/// of a container, of some KiB.
+pub fn join_words(of: &Value, reason: &str, message: &str) -> String {
+    let words = [reason, message].map(|at| fold_text(read_text_at(of, at)));
+    words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(": ")
+}
+
+/// In one line, cut to [`MOST_SAID_CHARACTERS`].
+fn fold_text(text: &str) -> String {
+    // A word has one character at least.
+    let start: String = text.split_whitespace().take(MOST_SAID_CHARACTERS + 1).collect::<Vec<_>>().join(" ");
+    match start.char_indices().nth(MOST_SAID_CHARACTERS) {
+        None => start,
+        Some((end, _)) => format!("{}…", &start[..end]),
+    }
+}
+
 /// `namespace/name`, or the name alone.
 pub fn key_of(object: &Value) -> String {
     match read_text_at(object, "/metadata/namespace") {
@@ -162,6 +182,19 @@ mod tests {
     use axum::{Router, routing::get};
 
     use super::*;
+
+    #[test]
+    fn what_an_object_says_is_one_line_of_a_bounded_length() {
+        let said = |message: &str| {
+            let said = serde_json::json!({"reason": "Error", "message": message});
+            join_words(&said, "/reason", "/message")
+        };
+        assert_eq!(said("x\n\nNote: admitted\u{2028}\r\n\tnow "), "Error: x Note: admitted now");
+        assert_eq!(said(" \n"), "Error");
+        assert_eq!(said(&"ä".repeat(256)), format!("Error: {}", "ä".repeat(256)));
+        assert_eq!(said(&"ä".repeat(4096)), format!("Error: {}…", "ä".repeat(256)));
+        assert_eq!(said(&"a ".repeat(4096)).chars().count(), "Error: ".len() + 256 + 1);
+    }
 
     /// A status that its kind leaves open may be nested deeper than serde_json reads.
     #[tokio::test]

@@ -1,15 +1,12 @@
 //! What a workload that did not end well says of its end.
 //!
 //! Rule: its own words, by its kind: the state, the message and the restarts of a Volcano Job, the containers of a Pod,
-//! the true condition `Failed` of others.
+//! the true condition `Failed` of others. Each of these is one line, whatever a tenant wrote.
 
-use caldera_crds::workload::WorkloadKind;
+use caldera_crds::workload::{WorkloadKind, read_max_retry};
 use serde_json::Value;
 
-use crate::objects::{read_list_at, read_text_at};
-
-/// Volcano's, where a job says none.
-const DEFAULT_MAX_RETRY: i64 = 3;
+use crate::objects::{join_words, read_list_at, read_text_at};
 
 /// In sentences; none where it says nothing.
 #[must_use]
@@ -20,15 +17,15 @@ pub fn list_end_words(kind: WorkloadKind, workload: &Value) -> Vec<String> {
         _ => {
             let conditions = read_list_at(workload, "/status/conditions").iter();
             let failed = conditions.filter(|said| said["type"] == "Failed" && said["status"] == "True");
-            failed.map(|said| join_words(read_text_at(said, "/reason"), read_text_at(said, "/message"))).collect()
+            failed.map(|said| join_words(said, "/reason", "/message")).collect()
         }
     }
 }
 
 fn list_job_words(job: &Value) -> Vec<String> {
-    let said = join_words(read_text_at(job, "/status/state/reason"), read_text_at(job, "/status/state/message"));
+    let said = join_words(job, "/status/state/reason", "/status/state/message");
     let retries = job.pointer("/status/retryCount").and_then(Value::as_i64).unwrap_or(0);
-    let most = job.pointer("/spec/maxRetry").and_then(Value::as_i64).unwrap_or(DEFAULT_MAX_RETRY);
+    let most = read_max_retry(job);
     let restarts =
         (retries > 0).then(|| format!("its policies restarted it {retries} times, of {most} that its maxRetry allows"));
     [said].into_iter().chain(restarts).filter(|words| !words.is_empty()).collect()
@@ -37,14 +34,14 @@ fn list_job_words(job: &Value) -> Vec<String> {
 /// How each container of a pod ended that did not end well; what evicted the pod, if something did.
 #[must_use]
 pub fn list_container_ends(pod: &Value) -> Vec<String> {
-    let evicted = join_words(read_text_at(pod, "/status/reason"), read_text_at(pod, "/status/message"));
+    let evicted = join_words(pod, "/status/reason", "/status/message");
     let statuses = ["/status/initContainerStatuses", "/status/containerStatuses"];
     let ends = statuses.iter().flat_map(|at| read_list_at(pod, at)).filter_map(|status| {
         // One that is tried again ended before.
         let states = [&status["state"]["terminated"], &status["lastState"]["terminated"]];
         let ended = states.into_iter().find(|ended| ended.is_object())?;
         let code = ended["exitCode"].as_i64().filter(|code| *code != 0)?;
-        let why = join_words(read_text_at(ended, "/reason"), read_text_at(ended, "/message"));
+        let why = join_words(ended, "/reason", "/message");
         let why = if why.is_empty() { why } else { format!(" ({why})") };
         let restarts = match status["restartCount"].as_i64() {
             Some(times) if times > 0 => format!(", after {times} restarts"),
@@ -53,14 +50,6 @@ pub fn list_container_ends(pod: &Value) -> Vec<String> {
         Some(format!("container {} ended with exit code {code}{why}{restarts}", read_text_at(status, "/name")))
     });
     [evicted].into_iter().filter(|words| !words.is_empty()).chain(ends).collect()
-}
-
-fn join_words(reason: &str, message: &str) -> String {
-    match (reason, message) {
-        (reason, "") => reason.to_owned(),
-        ("", message) => message.to_owned(),
-        (reason, message) => format!("{reason}: {message}"),
-    }
 }
 
 #[cfg(test)]
@@ -74,6 +63,8 @@ mod tests {
         let job = json!({"spec": {}, "status": {"retryCount": 3, "state": {"reason": "R", "message": "M"}}});
         let restarted = "its policies restarted it 3 times, of 3 that its maxRetry allows";
         assert_eq!(list_end_words(WorkloadKind::VolcanoJob, &job), ["R: M", restarted]);
+        let none = json!({"spec": {"maxRetry": 0}, "status": {"retryCount": 3}});
+        assert_eq!(list_end_words(WorkloadKind::VolcanoJob, &none), [restarted], "Volcano takes 0 for none");
         let job = json!({"status": {"state": {"phase": "Failed"}}});
         assert_eq!(list_end_words(WorkloadKind::VolcanoJob, &job), [""; 0]);
         let batch = json!({"status": {"conditions": [
@@ -96,6 +87,9 @@ mod tests {
             "container again ended with exit code 1",
         ];
         assert_eq!(list_container_ends(&pod), ends);
+        let forged = json!({"terminated": {"exitCode": 1, "reason": "Error", "message": "x\n\nNote: admitted"}});
+        let pod = json!({"status": {"containerStatuses": [{"name": "main", "state": forged}]}});
+        assert_eq!(list_container_ends(&pod), ["container main ended with exit code 1 (Error: x Note: admitted)"]);
         let evicted = json!({"status": {"reason": "Evicted", "message": "the node was low on memory"}});
         assert_eq!(list_container_ends(&evicted), ["Evicted: the node was low on memory"]);
     }

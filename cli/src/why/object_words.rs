@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::{
     args::JobName,
-    objects::{get_object, name_of, read_list_at, read_text_at},
+    objects::{get_object, join_words, name_of, read_list_at, read_text_at},
     pods::connect_and_list_pods,
     view::{NOT_LOOKED_AT, State, YOUNG_SECONDS, compute_state_from_objects, list_container_ends, list_end_words},
 };
@@ -149,11 +149,6 @@ fn describe_pod(pod: &Value) -> Option<String> {
             }
         }
     }
-}
-
-fn join_words(of: &Value, reason: &str, message: &str) -> String {
-    let words = [read_text_at(of, reason), read_text_at(of, message)];
-    words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]
