@@ -130,7 +130,10 @@ fn a_gang_is_not_released_onto_nodes_that_come_once_its_run_is_over() {
     assert!(world.pass(3).is_empty());
     let (reason, message) = world.says("short");
     assert_eq!(reason, "InsufficientCapacity", "{message}");
-    assert!(message.contains("more nodes take 10m to come in m1, and its run is ended after 10m"), "{message}");
+    assert!(
+        message.contains("it waits for no more nodes in m1: they take 10m, and its run is ended after 10m"),
+        "{message}"
+    );
     submit_with(&mut world, "long", "max-run-time", 601);
     assert_eq!(world.settle(), ["long-job"]);
 }

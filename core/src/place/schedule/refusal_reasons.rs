@@ -6,7 +6,10 @@
 use super::{MOST_NAMED_CLUSTERS, Request, may_select};
 use crate::{
     inventory::Capacity,
-    place::{Cluster, filter::FilterReason},
+    place::{
+        Cluster,
+        filter::{Filter, FilterReason},
+    },
     run_limit::RunTime,
 };
 
@@ -36,7 +39,8 @@ pub fn describe_maintenance(request: &Request<'_>) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// Why it does not wait for nodes that may come in some clusters, where it would start if they were there.
+/// What keeps it from waiting for nodes that may come in some clusters: that its run would be over first, or a window
+/// that it would run into. Whether it would fit on them is not asked.
 fn describe_late_nodes<'a>(
     request: &Request<'_>,
     upcoming: impl Iterator<Item = (&'a Cluster, i64)>,
@@ -49,10 +53,10 @@ fn describe_late_nodes<'a>(
         if let Some(limit) = run.limit.filter(|_| run.ends_before_nodes_come()) {
             let (name, delay) = (&cluster.name, RunTime(delay));
             let after = RunTime(limit.as_seconds().saturating_sub(run.from.as_seconds()));
-            return Some(format!("more nodes take {delay} to come in {name}, and its run is ended after {after}"));
+            let why = format!("they take {delay}, and its run is ended after {after}");
+            return Some(format!("it waits for no more nodes in {name}: {why}"));
         }
-        let late = Request { run: Some(run), ..request.clone() };
-        let filter = late.build_filter(request.binding);
+        let filter = Filter::new(request.binding).with_run(Some(run), request.gang, request.whole);
         filter.describe_window(cluster).filter(|_| now.describe_window(cluster).is_none())
     };
     let all: Vec<String> = selected.filter_map(of).take(MOST_NAMED_CLUSTERS).collect();
