@@ -29,7 +29,8 @@ use crate::{
     split::{most_of_each_task, subtract_assumed_that_fit},
 };
 
-/// Delays that are tried one after another before the longest is put up with: each costs a placement.
+/// Delays that are tried one after another, from the first that is long enough, before the longest is put up with: each
+/// costs a placement.
 const MOST_SOONER_DELAYS: usize = 7;
 
 /// What the autoscaled groups of a member may add.
@@ -164,8 +165,12 @@ impl FleetMember {
         shapes.filter_map(move |shape| Some((shape, delay_of(find_group_of_upcoming(shape)?)?)))
     }
 
-    /// What is free, or what `own` says of that, and the nodes that come within so many seconds.
+    /// What is free, or what `own` says of that, and the nodes that come within so many seconds. Only what is not at
+    /// hand is copied, since a copy has its profile to make anew.
     fn capacity_within<'a>(&'a self, own: Option<&'a Capacity>, delay: i64) -> Cow<'a, Capacity> {
+        if own.is_none() && self.list_shapes_with_delays().all(|(_, takes)| takes <= delay) {
+            return Cow::Borrowed(self.capacity_with_upcoming());
+        }
         let free = own.unwrap_or(&self.capacity);
         let is_soon = |(shape, takes): (&NodeShape, i64)| (takes <= delay).then(|| shape.clone());
         let more: Vec<NodeShape> = self.list_shapes_with_delays().filter_map(is_soon).collect();
@@ -198,17 +203,18 @@ impl Fleet {
         &self,
         find: impl Fn(Vec<(&Cluster, &Capacity)>, i64) -> Option<T>,
     ) -> Option<T> {
-        self.find_with_upcoming_nodes_and_capacities(&BTreeMap::new(), find)
+        self.find_with_upcoming_nodes_on(&BTreeMap::new(), find)
     }
 
     /// The same where something else is free in some clusters than [`Fleet::clusters`] says.
-    pub fn find_with_upcoming_nodes_and_capacities<T>(
+    pub fn find_with_upcoming_nodes_on<T>(
         &self,
         own: &BTreeMap<String, Capacity>,
         find: impl Fn(Vec<(&Cluster, &Capacity)>, i64) -> Option<T>,
     ) -> Option<T> {
         let known = || self.members.values().filter(|member| member.known);
         let delays: BTreeSet<i64> = known().flat_map(FleetMember::list_shapes_with_delays).map(|(_, it)| it).collect();
+        let delays: Vec<i64> = delays.into_iter().collect();
         let (soonest, last) = (*delays.first()?, *delays.last()?);
         let find_within = |most: i64, delay: i64| {
             let capacities: Vec<Cow<'_, Capacity>> =
@@ -220,8 +226,12 @@ impl Fleet {
         if soonest == last {
             return Some(found);
         }
-        let sooner = delays.into_iter().filter(|delay| *delay < last).take(MOST_SOONER_DELAYS);
-        sooner.chain([last]).find_map(|delay| find_within(delay, delay))
+        // Which delays are too short is found by halves, as if all nodes came soonest. The others are tried as they
+        // are: a limit or a window may bear none of them.
+        let sooner = &delays[..delays.len() - 1];
+        let too_short = sooner.partition_point(|delay| find_within(*delay, soonest).is_none());
+        let long_enough = sooner[too_short..].iter().copied().take(MOST_SOONER_DELAYS);
+        long_enough.chain([last]).find_map(|delay| find_within(delay, delay))
     }
 
     /// Clusters where nodes may come that nobody waits for, each with the seconds that the first of them takes.
@@ -251,7 +261,7 @@ impl Fleet {
         upcoming.map(|upcoming| upcoming.may_come.clone()).unwrap_or_default()
     }
 
-    /// Whether some cluster's nodes may become more.
+    /// Whether some cluster's nodes may become more, where such nodes count.
     #[must_use]
     pub fn has_autoscaled_groups(&self) -> bool {
         self.members.values().any(|member| member.known && member.upcoming.is_some())

@@ -171,7 +171,7 @@ fn place_where_nodes_may_come(
     if binding.is_unqueued() {
         return None;
     }
-    fleet.find_with_upcoming_nodes_and_capacities(own, |clusters, delay| {
+    fleet.find_with_upcoming_nodes_on(own, |clusters, delay| {
         let run = request.run.map(|run| run.with_delay(delay));
         place_within_queues(binding, &Request { clusters, run, ..request.clone() }, fleet).0.ok()
     })

@@ -22,7 +22,7 @@ impl FleetCapacity {
             let find = |clusters: Vec<(&Cluster, &Capacity)>, delay| {
                 place_together(question.with_delay(delay), &self.fleet, clusters).ok()
             };
-            self.fleet.find_with_upcoming_nodes_and_capacities(&after, find).is_some()
+            self.fleet.find_with_upcoming_nodes_on(&after, find).is_some()
         }
     }
 

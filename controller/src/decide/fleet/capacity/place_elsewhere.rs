@@ -39,7 +39,7 @@ impl FleetCapacity {
         let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>, delay| {
             place::place_binding(&build_placement_request(question.with_delay(delay), &self.fleet, clusters)).ok()
         };
-        if let Some(decision) = self.fleet.find_with_upcoming_nodes_and_capacities(&own, with_upcoming) {
+        if let Some(decision) = self.fleet.find_with_upcoming_nodes_on(&own, with_upcoming) {
             return Ok(count_pods(&decision, question.gang));
         }
         Err(match self.explain_never_fits(question) {
