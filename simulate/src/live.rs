@@ -147,6 +147,7 @@ fn read_terms(job: &LiveJob) -> JobTerms {
         submitter: job.submitter.clone(),
         preemptable: job.preemptable,
         never_preempts: job.never_preempts,
+        limit: job.limit,
     }
 }
 

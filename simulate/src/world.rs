@@ -45,7 +45,7 @@ pub struct World {
     pub terms: HashMap<Arc<str>, JobTerms>,
 }
 
-/// Whose a job is, and what it says of evictions.
+/// Whose a job is, for how long it may run, and what it says of evictions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobTerms {
     /// Its namespace, which may be protected.
@@ -56,6 +56,9 @@ pub struct JobTerms {
     pub preemptable: Option<bool>,
     /// Nobody is evicted for it.
     pub never_preempts: bool,
+    /// After so many seconds its run is ended, if it has such a limit. Only nodes that have to come and maintenance
+    /// windows are asked about by it: a job's run is no longer than that anyway.
+    pub limit: Option<i64>,
 }
 
 /// A member cluster and its nodes.

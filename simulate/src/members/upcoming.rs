@@ -40,6 +40,11 @@ impl Members {
         self.fleet.find_with_upcoming_nodes(find)
     }
 
+    /// Whether nodes may come.
+    pub(crate) fn may_grow(&self) -> bool {
+        self.fleet.has_autoscaled_groups()
+    }
+
     /// All clusters without any pods, and with all nodes that may come; `None` where none may.
     pub(crate) fn largest(&self) -> Option<&[(Cluster, Capacity)]> {
         self.largest_fleet.as_deref()

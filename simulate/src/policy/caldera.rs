@@ -38,7 +38,7 @@ struct Granted {
 }
 
 /// What jobs have in common that ask for the same.
-type AskKey = (FitClass, u32, Option<i64>, Counted, Option<QueueName>);
+type AskKey = (FitClass, u32, (Option<i64>, Option<i64>), Counted, Option<QueueName>);
 
 /// See the module.
 #[derive(Debug)]
@@ -113,7 +113,9 @@ impl Caldera {
         let counted = self.count_as(site, job);
         // Its queues say which of its card models it may use.
         let queue = (!of.shape.on_cards.is_empty()).then(|| of.queue.clone());
-        let key = (of.shape.class, copies, of.run_for(), counted.clone(), queue);
+        // Where nodes may come, one whose run is ended before that is not like one that waits for them.
+        let limit = site.run_limit(job).filter(|_| site.has_windows() || site.may_grow());
+        let key = (of.shape.class, copies, (of.run_for(), limit), counted.clone(), queue);
         if let Some(known) = self.asks.get(&key) {
             return Arc::clone(known);
         }
@@ -121,7 +123,11 @@ impl Caldera {
         let ask_on = |shape: &Shape| {
             let ask = Ask { counted: counted.clone(), ..of.ask_on(shape, copies) };
             // Before a maintenance window how long it runs decides too.
-            let fit = if has_windows { FitClass(hash(&(ask.fit, ask.run_for))) } else { ask.fit };
+            let fit = match (has_windows, limit) {
+                (true, _) => FitClass(hash(&(ask.fit, ask.run_for, limit))),
+                (false, Some(_)) => FitClass(hash(&(ask.fit, limit))),
+                (false, None) => ask.fit,
+            };
             Ask { fit, ..ask }
         };
         let mut ask = None;

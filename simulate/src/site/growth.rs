@@ -66,16 +66,29 @@ impl Site<'_> {
         self.now > self.world.start && parts.iter().any(ends_one)
     }
 
-    /// When a job would run that starts now; `None` where no maintenance window is to come.
+    /// When a job would run that starts now; `None` where neither a maintenance window nor nodes are to come.
     pub(super) fn predict_run(&self, job: usize) -> Option<ExpectedRun> {
         let from = self.epoch(self.now);
-        self.members.next_maintenance_end(from)?;
-        let ends = self.job(job).run_for().map(|run_for| from.saturating_add(run_for));
-        Some(ExpectedRun { from, ends, limit: None, delay: 0 })
+        if !self.has_windows() && !self.members.may_grow() {
+            return None;
+        }
+        let after = |seconds| from.saturating_add(seconds);
+        let (ends, limit) = (self.job(job).run_for().map(after), self.run_limit(job).map(after));
+        Some(ExpectedRun { from, ends, limit, delay: 0 })
+    }
+
+    /// After how many seconds a job's run is ended.
+    pub(crate) fn run_limit(&self, job: usize) -> Option<i64> {
+        self.world.terms.get(&self.job(job).name)?.limit
     }
 
     /// Whether a maintenance window is to come, so that jobs that are alike but for how long they run differ.
     pub(crate) fn has_windows(&self) -> bool {
         self.members.next_maintenance_end(self.epoch(self.now)).is_some()
+    }
+
+    /// Whether nodes may come, so that jobs that are alike but for their limits differ.
+    pub(crate) fn may_grow(&self) -> bool {
+        self.members.may_grow()
     }
 }

@@ -27,6 +27,18 @@ fn a_job_that_waits_for_a_new_node_is_expected_when_that_comes() {
     assert_eq!((found["now"], found["soon"]), (Some(NOW), Some(NOW + 300)));
 }
 
+/// As the controller, which never releases it: the node would come after its run was ended.
+#[test]
+fn a_job_whose_run_is_ended_before_its_node_comes_does_not_start_on_it() {
+    let with_limit = |limit: i64| LiveJob { limit: Some(limit), ..waiting("soon", workers(4)) };
+    let start_of = |limit: i64| start(&state(vec![growing_member()], vec![with_limit(limit)]), "soon");
+    assert_eq!((start_of(301), start_of(300)), (Some(NOW + 300), None));
+    // Another of its shape that may run for longer is no reason to take it for one that starts.
+    let long = LiveJob { limit: Some(301), ..waiting("long", workers(4)) };
+    let found = starts(&state(vec![growing_member()], vec![with_limit(300), long]));
+    assert_eq!((found["soon"], found["long"]), (Some(NOW + 300 + 301), Some(NOW + 300)), "once the node is there");
+}
+
 /// What a start is told with, and whether it is sure.
 fn told(state: &State, job: &str) -> (String, bool) {
     let basis = expect_starts(state, ASSUME, || true).unwrap()[job].basis;
