@@ -3,21 +3,15 @@
 //! Rule: [`caldera_core::topology_discovery`] decides; here files are read and HyperNodes written. Where the nodes of
 //! the member are known, a host that is none is left out and named, as storage at a spine would else make a leaf of it.
 
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{collections::BTreeMap, fs::File, io::Read, path::Path, process::ExitCode};
 
 use anyhow::Context;
 use caldera_core::{
     inventory::HyperNode,
     text::name_some,
     topology_discovery::{
-        Fabric, MOST_BYTES, NodeNames, TopologyLabels, join_neighbors, list_fabric_domains, list_label_domains,
-        read_ibnetdiscover, read_neighbors,
+        Fabric, LldpScope, MOST_BYTES, NodeNames, TopologyLabels, find_joining_switch, join_neighbors,
+        list_fabric_domains, list_label_domains, read_host_name, read_ibnetdiscover, read_neighbors,
     },
 };
 use caldera_crds::discovered_domains::build_hyper_node;
@@ -61,14 +55,14 @@ fn discover_domains(args: &DiscoverArgs) -> Result<Vec<HyperNode>, String> {
     }
     let names: Option<NodeNames> =
         nodes.as_ref().map(|nodes| nodes.iter().map(|(name, labels)| (name.as_str(), labels)).collect());
-    let fabric = match &args.ibnetdiscover {
+    let (fabric, others) = match &args.ibnetdiscover {
         Some(path) => {
             let fabric = read_ibnetdiscover(&read_bytes(path, MOST_BYTES)?);
-            fabric.map_err(|error| format!("{}: {error}", path.display()))?
+            (fabric.map_err(|error| format!("{}: {error}", path.display()))?, Vec::new())
         }
-        None => read_lldp_files(&args.lldp, names.as_ref())?,
+        None => read_lldp_files(args, names.as_ref())?,
     };
-    discover_by_fabric(fabric, names.as_ref())
+    discover_by_fabric(fabric, others, names.as_ref())
 }
 
 fn discover_by_labels(
@@ -83,9 +77,17 @@ fn discover_by_labels(
     Ok(domains)
 }
 
-fn discover_by_fabric(fabric: Fabric, names: Option<&NodeNames>) -> Result<Vec<HyperNode>, String> {
-    let Some(names) = names else { return Ok(list_fabric_domains(&fabric)) };
-    let (fabric, others) = fabric.keep_nodes(names);
+/// The domains of a fabric's nodes. `others` are hosts that were left out before.
+fn discover_by_fabric(
+    fabric: Fabric,
+    mut others: Vec<String>,
+    names: Option<&NodeNames>,
+) -> Result<Vec<HyperNode>, String> {
+    let (fabric, no_nodes) = match names {
+        Some(names) => fabric.keep_nodes(names),
+        None => (fabric, Vec::new()),
+    };
+    others.extend(no_nodes);
     let domains = list_fabric_domains(&fabric);
     if domains.is_empty() {
         return Err(format!("none of the hosts is a node of --nodes: {}", name_some(&others)));
@@ -93,22 +95,30 @@ fn discover_by_fabric(fabric: Fabric, names: Option<&NodeNames>) -> Result<Vec<H
     if !others.is_empty() {
         output::write_warning(&format!("hosts that are no nodes are left out: {}", name_some(&others)));
     }
+    if let Some((switch, leaves)) = find_joining_switch(&fabric) {
+        output::write_warning(&format!(
+            "switch {switch} alone makes one leaf of {leaves}; if it is for management, leave its interfaces out"
+        ));
+    }
     Ok(domains)
 }
 
-/// The fabric that the files of hosts tell of, each called after its host.
-fn read_lldp_files(paths: &[PathBuf], names: Option<&NodeNames>) -> Result<Fabric, String> {
+/// The fabric that the files of hosts tell of, each called after its host; and the hosts that are left out.
+fn read_lldp_files(args: &DiscoverArgs, names: Option<&NodeNames>) -> Result<(Fabric, Vec<String>), String> {
     let mut hosts = BTreeMap::new();
-    for path in paths {
-        let host = path.file_stem().and_then(|stem| stem.to_str()).filter(|stem| *stem != "-");
+    for path in &args.lldp {
+        let file = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let host = read_host_name(file.strip_suffix(".json").unwrap_or(file));
         let host = host.ok_or_else(|| format!("{}: want a file with the name of its host", path.display()))?;
         let neighbors = read_neighbors(&read_bytes(path, MOST_BYTES)?);
         let neighbors = neighbors.map_err(|error| format!("{}: {error}", path.display()))?;
-        if hosts.insert(host.to_owned(), neighbors).is_some() {
+        if hosts.insert(host.clone(), neighbors).is_some() {
             return Err(format!("{}: there is another file of host {host}", path.display()));
         }
     }
-    join_neighbors(&hosts, names).map_err(|error| format!("--lldp: {error}"))
+    let scope = LldpScope { nodes: names, interfaces: &args.interfaces };
+    let (fabric, others) = join_neighbors(&hosts, scope).map_err(|error| format!("--lldp: {error}"))?;
+    Ok((fabric, others.into_iter().map(ToOwned::to_owned).collect()))
 }
 
 /// A list of nodes, as far as it is looked at.

@@ -9,7 +9,7 @@ use caldera_core::{
     place::score::ScoreWeights,
     queue::{QueueSpec, preemption::PreemptionRule},
     topology_discovery::{
-        Fabric, TopologyLabels, join_neighbors, list_fabric_domains, read_ibnetdiscover, read_neighbors,
+        Fabric, LldpScope, TopologyLabels, join_neighbors, list_fabric_domains, read_ibnetdiscover, read_neighbors,
     },
 };
 use caldera_crds::trusted::Writer;
@@ -75,7 +75,7 @@ fn read_network(text: &str) {
         check_fabric(&fabric);
     }
     if let Ok(neighbors) = read_neighbors(text.as_bytes())
-        && let Ok(fabric) = join_neighbors(&BTreeMap::from([("n1".to_owned(), neighbors)]), None)
+        && let Ok((fabric, _)) = join_neighbors(&BTreeMap::from([("n1".to_owned(), neighbors)]), LldpScope::default())
     {
         check_fabric(&fabric);
     }

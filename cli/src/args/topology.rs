@@ -27,14 +27,17 @@ pub struct DiscoverArgs {
     #[arg(long, value_name = "LABELS", value_parser = parse_topology_labels, requires = "nodes")]
     pub labels: Option<TopologyLabels>,
     /// What `ibnetdiscover` prints of an InfiniBand fabric; - for standard input.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "nodes")]
     pub ibnetdiscover: Option<PathBuf>,
     /// What `lldpcli show neighbors -f json` prints on each host, in files NODE.json. With --nodes, files of switches
     /// that run lldpd too.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub lldp: Vec<PathBuf>,
-    /// What `kubectl get nodes -o json` prints in the member; - for standard input. Without it every host that is found
-    /// counts as a node of its name.
+    /// Interfaces of nodes that are on the network, as in `eth2,eth3`. Without it those for management count too.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "lldp")]
+    pub interfaces: Vec<String>,
+    /// What `kubectl get nodes -o json` prints in the member; - for standard input. Without it every host with a file
+    /// of --lldp counts as a node of its name.
     #[arg(long, value_name = "FILE")]
     pub nodes: Option<PathBuf>,
 }

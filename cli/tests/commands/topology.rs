@@ -82,9 +82,9 @@ fn an_infiniband_fabric_is_printed_as_leaves_in_their_spine() {
     assert_eq!((code, error.as_str()), (Some(0), "caldera: hosts that are no nodes are left out: storage-1\n"));
     assert_eq!(shown(&yaml), want);
     assert_eq!(discover(&["--ibnetdiscover", "-", "--nodes", &nodes], FABRIC), (code, yaml, error));
-    // Who is not told which hosts are nodes takes the storage for one.
-    let (code, yaml, _) = discover(&["--ibnetdiscover", &fabric], "");
-    assert_eq!((code, yaml.contains("name: storage-1")), (Some(0), true));
+    // Adapters that nobody called after their hosts would all be one host.
+    let (code, _, error) = discover(&["--ibnetdiscover", &fabric], "");
+    assert_eq!((code, error.contains("--nodes <FILE>")), (Some(2), true), "{error}");
 }
 
 #[test]
@@ -110,14 +110,6 @@ fn labels_are_printed_as_hyper_nodes_that_select_by_label() {
 fn neighbours_of_hosts_and_of_switches_are_printed_as_leaves_in_their_spine() {
     let dir = tempfile::tempdir().unwrap();
     let nodes = write_file(dir.path(), "nodes.json", &nodes());
-    let sees = |switches: &[&str]| {
-        let interface = |switch: &&str| {
-            let capability = json!([{"type": "Bridge", "enabled": true}]);
-            let id = json!({"type": "mac", "value": format!("00:{switch}")});
-            json!({"eth0": {"via": "LLDP", "chassis": {*switch: {"id": id, "capability": capability}}}})
-        };
-        json!({"lldp": {"interface": switches.iter().map(interface).collect::<Vec<_>>()}}).to_string()
-    };
     let files = [("gpu-1", "tor-1"), ("gpu-2", "tor-2"), ("tor-1", "s1"), ("tor-2", "s1")];
     let files = files.map(|(host, switch)| write_file(dir.path(), &format!("{host}.json"), &sees(&[switch])));
     let of_all: Vec<&str> = ["--nodes", &nodes, "--lldp"].into_iter().chain(files.iter().map(String::as_str)).collect();
@@ -131,6 +123,36 @@ fn neighbours_of_hosts_and_of_switches_are_printed_as_leaves_in_their_spine() {
     assert_eq!(shown(&yaml), want);
     let (code, yaml, _) = discover(&["--lldp", &files[0], &files[1]], "");
     assert_eq!((code, shown(&yaml).len()), (Some(0), 2));
+    // Storage at both leaves is no spine of them.
+    let storage = write_file(dir.path(), "storage-1", &sees(&["tor-1", "tor-2"]));
+    let (code, yaml, error) = discover(&[&of_all[..], &[&storage]].concat(), "");
+    assert_eq!((code, error.as_str()), (Some(0), "caldera: hosts that are no nodes are left out: storage-1\n"));
+    assert_eq!(shown(&yaml), want);
+}
+
+/// What lldpcli prints on a host that sees a switch at each of its interfaces.
+fn sees(switches: &[&str]) -> String {
+    let interface = |(at, switch): (usize, &&str)| {
+        let capability = json!([{"type": "Bridge", "enabled": true}]);
+        let id = json!({"type": "mac", "value": format!("00:{switch}")});
+        json!({format!("eth{at}"): {"via": "LLDP", "chassis": {*switch: {"id": id, "capability": capability}}}})
+    };
+    json!({"lldp": {"interface": switches.iter().enumerate().map(interface).collect::<Vec<_>>()}}).to_string()
+}
+
+#[test]
+fn a_switch_for_management_is_told_and_can_be_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = [("gpu-1.dc.example", "tor-1"), ("gpu-2.dc.example.json", "tor-2")];
+    let files = files.map(|(file, switch)| write_file(dir.path(), file, &sees(&["mgmt", switch])));
+    let (code, yaml, error) = discover(&["--lldp", &files[0], &files[1]], "");
+    let told = "caldera: switch 00:mgmt alone makes one leaf of 2; if it is for management, leave its interfaces out\n";
+    assert_eq!((code, error.as_str()), (Some(0), told));
+    assert_eq!(shown(&yaml), ["leaf-00-mgmt 1 leaf: gpu-1.dc.example gpu-2.dc.example"]);
+    let (code, yaml, error) = discover(&["--interfaces", "eth1,eth2", "--lldp", &files[0], &files[1]], "");
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    let want = ["leaf-00-tor-1 1 leaf: gpu-1.dc.example", "leaf-00-tor-2 1 leaf: gpu-2.dc.example"];
+    assert_eq!(shown(&yaml), want);
 }
 
 #[test]
@@ -143,10 +165,13 @@ fn a_file_that_is_cut_short_or_something_else_is_refused_in_words() {
         error
     };
     let cut = &FABRIC[..FABRIC.find("\n\nCa\t").unwrap()];
-    let error = refuse(&["--ibnetdiscover", "-"], cut);
+    let error = refuse(&["--ibnetdiscover", "-", "--nodes", &nodes], cut);
     assert!(error.starts_with("caldera: -: S-0000000000000001 is linked with H-00000000000000a1, and "), "{error}");
     assert!(error.ends_with(" is not listed: the text is cut short\n"), "{error}");
-    assert!(refuse(&["--ibnetdiscover", "/nowhere"], "").starts_with("caldera: failed to read /nowhere: "));
+    assert!(
+        refuse(&["--ibnetdiscover", "/nowhere", "--nodes", &nodes], "")
+            .starts_with("caldera: failed to read /nowhere: ")
+    );
     let error = refuse(&["--labels", "example.org/rack", "--nodes", "-"], "{\"items\": [{");
     assert!(error.starts_with("caldera: -: it is not what kubectl get nodes -o json prints: "), "{error}");
     let error = refuse(&["--labels", "example.org/row", "--nodes", &nodes], "");
@@ -154,6 +179,8 @@ fn a_file_that_is_cut_short_or_something_else_is_refused_in_words() {
     let bare = write_file(dir.path(), "gpu-1.json", "{\"lldp\": {}}");
     assert_eq!(refuse(&["--lldp", &bare], ""), "caldera: --lldp: no node is at any switch in it\n");
     assert_eq!(refuse(&["--lldp", "-"], "{}"), "caldera: -: want a file with the name of its host\n");
+    let odd = write_file(dir.path(), "gpu_1.json", &sees(&["tor-1"]));
+    assert_eq!(refuse(&["--lldp", &odd], ""), format!("caldera: {odd}: want a file with the name of its host\n"));
     let twice = refuse(&["--ibnetdiscover", "-", "--nodes", "-"], "{}");
     assert_eq!(twice, "caldera: only one file can be standard input\n");
     let others = FABRIC.replace("gpu-", "cpu-");

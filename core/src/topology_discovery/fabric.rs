@@ -8,7 +8,8 @@
 //! are 1, what they are linked with is 2, and so on. What switches up to some height connect is one domain, and a link
 //! between two switches of one height counts as one higher. So in a fat tree of three levels the leaves of a pod are in
 //! its spine, and pods in what their core connects. A height at which nothing comes together that was apart makes no
-//! tier. A domain is called after the first of its highest switches, so its name stays while others come and go.
+//! tier. A domain is called after the first of its highest switches, so its name stays while that one does and none
+//! comes before it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -75,12 +76,7 @@ impl Fabric {
 pub fn list_fabric_domains(fabric: &Fabric) -> Vec<HyperNode> {
     let ids = list_switch_ids(fabric);
     let heights = measure_heights(fabric);
-    let mut joined = DisjointSets::new(ids.len());
-    for switches in fabric.hosts.values() {
-        for (one, other) in switches.iter().zip(switches.iter().skip(1)) {
-            joined.join(*one, *other);
-        }
-    }
+    let mut joined = join_leaves(fabric, None);
     let mut names = DomainNames::default();
     let mut domains = Vec::new();
     // Each host's first switch stands for all of its own.
@@ -103,6 +99,32 @@ pub fn list_fabric_domains(fabric: &Fabric) -> Vec<HyperNode> {
         }
     }
     domains
+}
+
+/// The switch with the most hosts, where it alone makes one leaf of several; and of how many. A switch for management
+/// is such a one, where all hosts of some racks are at it.
+#[must_use]
+pub fn find_joining_switch(fabric: &Fabric) -> Option<(&str, usize)> {
+    let ids = list_switch_ids(fabric);
+    let mut hosts_at = vec![0_usize; ids.len()];
+    fabric.hosts.values().flatten().for_each(|switch| hosts_at[*switch] += 1);
+    let most = (0..ids.len()).max_by_key(|switch| (hosts_at[*switch], std::cmp::Reverse(ids[*switch])))?;
+    let mut joined = join_leaves(fabric, Some(most));
+    let at_it = fabric.hosts.values().filter(|switches| switches.contains(&most));
+    let at_others = at_it.filter_map(|switches| switches.iter().find(|switch| **switch != most));
+    let leaves: BTreeSet<usize> = at_others.map(|switch| joined.find_root(*switch)).collect();
+    (leaves.len() > 1).then(|| (ids[most], leaves.len()))
+}
+
+/// Joins the switches of each host, as if one of them were not there.
+fn join_leaves(fabric: &Fabric, without: Option<usize>) -> DisjointSets {
+    let mut joined = DisjointSets::new(fabric.switches.len());
+    for switches in fabric.hosts.values() {
+        let mut counted = switches.iter().copied().filter(|switch| Some(*switch) != without);
+        let Some(first) = counted.next() else { continue };
+        counted.for_each(|other| joined.join(first, other));
+    }
+    joined
 }
 
 /// Adds the domains that members make which are at a switch each; a switch and the name of every new domain.

@@ -8,11 +8,15 @@
 //!
 //! A neighbour is a switch if its capability Bridge or Router is on, or if it says none. It is told from others by its
 //! chassis ID, and by its name where there is no ID. A host never says its own name there: the caller does. Who knows
-//! which names are those of nodes may give what switches list too, where they run lldpd: so spines are found. Nodes
-//! often say that they are bridges, so without that knowledge every host counts as a node. A name that two switches
-//! have is neither's.
+//! which names are those of nodes may give what switches list too, where they run lldpd: so spines are found. A host
+//! that is no node is such a switch only if others list it as one, as storage at two leaves would else be a spine of
+//! both. Nodes often say that they are bridges, so without that knowledge every host counts as a node. A name that two
+//! switches have is neither's.
+//!
+//! Nearly every node has an interface for management too, and the switch there sees all nodes of a row: it would make
+//! one leaf of its racks. Which interfaces are the network's only the caller can say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -36,10 +40,21 @@ pub struct HostNeighbors {
     neighbors: BTreeMap<String, Neighbor>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Neighbor {
     name: Option<String>,
     is_switch: bool,
+    /// Of the host, at which it is seen.
+    interfaces: BTreeSet<String>,
+}
+
+/// Which hosts and interfaces belong to the network.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LldpScope<'a> {
+    /// The nodes, where they are known: a host that is none of them is a switch or nothing.
+    pub nodes: Option<&'a NodeNames>,
+    /// Interfaces of nodes that count; all where there are none.
+    pub interfaces: &'a [String],
 }
 
 /// Reads what one host sees.
@@ -51,52 +66,52 @@ pub fn read_neighbors(bytes: &[u8]) -> Result<HostNeighbors, DiscoveryError> {
     let value: Value = serde_json::from_str(text).map_err(|error| DiscoveryError::Json(error.to_string()))?;
     let lldp = value.get("lldp").ok_or(DiscoveryError::Lldp("there is no lldp in it"))?;
     let mut host = HostNeighbors::default();
-    let interfaces = list_things(lldp, "interface").filter_map(|(_, one)| one.get("interface"));
-    for (_, interface) in interfaces.flat_map(|all| list_things(all, "chassis")) {
-        for (name, chassis) in interface.get("chassis").into_iter().flat_map(|all| list_things(all, "id")) {
+    let interfaces = list_objects_with(lldp, "interface").filter_map(|(_, one)| one.get("interface"));
+    for (at, interface) in interfaces.flat_map(|all| list_objects_with(all, "chassis")) {
+        let at = at.or_else(|| interface.get("name").and_then(read_value));
+        for (name, chassis) in interface.get("chassis").into_iter().flat_map(|all| list_objects_with(all, "id")) {
             let name = name.or_else(|| chassis.get("name").and_then(read_value));
             let id = chassis.get("id").and_then(read_value).or(name);
             let Some(id) = id else { continue };
-            let neighbor = Neighbor { name: name.and_then(read_host_name), is_switch: is_switch(chassis) };
-            host.neighbors.insert(id.to_owned(), neighbor);
+            let (name, is_switch) = (name.and_then(read_host_name), is_switch(chassis));
+            let known = host.neighbors.entry(id.to_owned()).or_default();
+            (known.name, known.is_switch) = (name, is_switch);
+            known.interfaces.extend(at.map(ToOwned::to_owned));
         }
     }
     Ok(host)
 }
 
-/// The fabric that the neighbours of all hosts make, by the hosts' names. Where `nodes` are known, a host that is none
-/// of them is a switch.
+/// The fabric that the neighbours of all hosts make, by the hosts' names; and the hosts that are neither nodes nor
+/// switches that others list, and count for nothing.
 ///
 /// # Errors
 /// [`DiscoveryError::NoNodes`] if no node is at a switch.
-pub fn join_neighbors(
-    hosts: &BTreeMap<String, HostNeighbors>,
-    nodes: Option<&NodeNames>,
-) -> Result<Fabric, DiscoveryError> {
-    let find_node = |name: &str| nodes.and_then(|nodes| nodes.find_node(name));
-    let mut ids: BTreeMap<&str, Option<&str>> = BTreeMap::new();
-    for (id, neighbor) in hosts.values().flat_map(|host| &host.neighbors) {
-        let Some(name) = neighbor.name.as_deref() else { continue };
-        let known = ids.entry(name).or_insert(Some(id.as_str()));
-        if *known != Some(id.as_str()) {
-            *known = None;
-        }
-    }
-    let mut fabric = Fabric::default();
+pub fn join_neighbors<'a>(
+    hosts: &'a BTreeMap<String, HostNeighbors>,
+    scope: LldpScope<'_>,
+) -> Result<(Fabric, Vec<&'a str>), DiscoveryError> {
+    let is_node = |name: &str| scope.nodes.is_some_and(|nodes| nodes.find_node(name).is_some());
+    let switches = list_named_switches(hosts);
+    let (mut fabric, mut others) = (Fabric::default(), Vec::new());
     for (host, HostNeighbors { neighbors }) in hosts {
-        let Some(host) = read_host_name(host) else { continue };
-        let switch = match ids.get(host.as_str()) {
-            _ if nodes.is_none() || find_node(&host).is_some() => None,
-            Some(None) => continue,
+        let Some(name) = read_host_name(host) else { continue };
+        let switch = match switches.get(name.as_str()) {
+            _ if scope.nodes.is_none() || is_node(&name) => None,
             Some(Some(id)) => Some(*id),
-            None => Some(host.as_str()),
+            Some(None) | None => {
+                others.push(host.as_str());
+                continue;
+            }
         };
         for (id, neighbor) in neighbors {
-            let node = neighbor.name.as_deref().filter(|name| find_node(name).is_some());
+            let node = neighbor.name.as_deref().filter(|name| is_node(name));
             match (switch, node) {
                 (Some(switch), Some(node)) => fabric.link_host(node, switch),
                 (Some(switch), None) if neighbor.is_switch => fabric.link_switches(switch, id),
-                (None, None) if neighbor.is_switch => fabric.link_host(&host, id),
+                (None, None) if neighbor.is_switch && neighbor.is_seen_at(scope.interfaces) => {
+                    fabric.link_host(&name, id);
+                }
                 _ => {}
             }
         }
@@ -104,12 +119,33 @@ pub fn join_neighbors(
     if fabric.hosts().next().is_none() {
         return Err(DiscoveryError::NoNodes);
     }
-    Ok(fabric)
+    Ok((fabric, others))
+}
+
+/// The IDs of the switches that some host lists, by name; none where two have it.
+fn list_named_switches(hosts: &BTreeMap<String, HostNeighbors>) -> BTreeMap<&str, Option<&str>> {
+    let mut ids: BTreeMap<&str, Option<&str>> = BTreeMap::new();
+    let listed = hosts.values().flat_map(|host| &host.neighbors);
+    for (id, neighbor) in listed.filter(|(_, neighbor)| neighbor.is_switch) {
+        let Some(name) = neighbor.name.as_deref() else { continue };
+        let known = ids.entry(name).or_insert(Some(id.as_str()));
+        if *known != Some(id.as_str()) {
+            *known = None;
+        }
+    }
+    ids
+}
+
+impl Neighbor {
+    /// Whether one of these interfaces sees it, or any where none is named.
+    fn is_seen_at(&self, interfaces: &[String]) -> bool {
+        interfaces.is_empty() || interfaces.iter().any(|interface| self.interfaces.contains(interface))
+    }
 }
 
 /// The objects with this field that a value stands for, each with the name that is its key: those of a list, itself, or
 /// what is in it under names.
-fn list_things<'a>(
+fn list_objects_with<'a>(
     value: &'a Value,
     field: &'a str,
 ) -> impl Iterator<Item = (Option<&'a str>, &'a Map<String, Value>)> {
@@ -131,7 +167,7 @@ fn read_value(value: &Value) -> Option<&str> {
 
 fn is_switch(chassis: &Map<String, Value>) -> bool {
     let Some(capabilities) = chassis.get("capability") else { return true };
-    list_things(capabilities, "type").any(|(_, one)| {
+    list_objects_with(capabilities, "type").any(|(_, one)| {
         let kind = one.get("type").and_then(read_value).unwrap_or_default();
         SWITCHING.contains(&kind) && one.get("enabled") == Some(&Value::Bool(true))
     })

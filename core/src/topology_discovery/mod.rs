@@ -22,11 +22,13 @@ mod lldp;
 mod node_labels;
 mod node_names;
 
-pub use fabric::{Fabric, list_fabric_domains};
+pub use fabric::{Fabric, find_joining_switch, list_fabric_domains};
 pub use ibnetdiscover::read_ibnetdiscover;
-pub use lldp::{HostNeighbors, join_neighbors, read_neighbors};
-pub use node_labels::{MOST_LABEL_DOMAINS, MOST_LABELS, TopologyLabels, TopologyLabelsError, list_label_domains};
-pub use node_names::NodeNames;
+pub use lldp::{HostNeighbors, LldpScope, join_neighbors, read_neighbors};
+pub use node_labels::{
+    MOST_LABEL_BYTES, MOST_LABEL_DOMAINS, MOST_LABELS, TopologyLabels, TopologyLabelsError, list_label_domains,
+};
+pub use node_names::{NodeNames, read_host_name};
 
 #[cfg(doc)]
 use crate::inventory::HyperNode;

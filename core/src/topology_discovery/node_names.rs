@@ -1,6 +1,6 @@
 //! Which node a host is. Rule: a network knows hosts by their host names, which may be a node's name, its label
-//! `kubernetes.io/hostname`, or the name without its domain (`rdma-ndd` writes it so). The first of these that a node
-//! has counts; a short name that two nodes have is neither's.
+//! `kubernetes.io/hostname`, or either without its domain (`rdma-ndd` writes it so). The first of these that a node has
+//! counts; a name that two nodes have is neither's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,21 +32,27 @@ impl<'a> FromIterator<(&'a str, &'a BTreeMap<String, String>)> for NodeNames {
         for (node, labels) in nodes {
             all.nodes.insert(node.to_owned());
             let hostname = labels.get(HOSTNAME).map(|name| name.to_ascii_lowercase());
-            let short = hostname.as_deref().unwrap_or(node).split('.').next().map(ToOwned::to_owned);
-            for (names, name) in all.others.iter_mut().zip([hostname, short]) {
-                let Some(name) = name else { continue };
-                let known = names.entry(name).or_insert_with(|| Some(node.to_owned()));
-                if known.as_deref() != Some(node) {
-                    *known = None;
-                }
-            }
+            let shorten = |name: &str| name.split('.').next().map(ToOwned::to_owned);
+            let short = [Some(node), hostname.as_deref()].map(|name| name.and_then(shorten));
+            let [hostnames, short_names] = &mut all.others;
+            hostname.into_iter().for_each(|name| insert_name(hostnames, name, node));
+            short.into_iter().flatten().for_each(|name| insert_name(short_names, name, node));
         }
         all
     }
 }
 
+/// The node's by this name, or nobody's where another has it too.
+fn insert_name(names: &mut BTreeMap<String, Option<String>>, name: String, node: &str) {
+    let known = names.entry(name).or_insert_with(|| Some(node.to_owned()));
+    if known.as_deref() != Some(node) {
+        *known = None;
+    }
+}
+
 /// A host's name as nodes have it; `None` where no node can have it.
-pub(super) fn read_host_name(text: &str) -> Option<String> {
+#[must_use]
+pub fn read_host_name(text: &str) -> Option<String> {
     let name = text.to_ascii_lowercase();
     let is_part = |part: &str| {
         part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
@@ -76,6 +82,17 @@ mod tests {
         assert_eq!((find("n1"), find("n1.other"), find("x")), (Some("n1"), Some("node-d"), None));
         let names: NodeNames = [("node-c", &c), ("node-d", &d)].into_iter().collect();
         assert_eq!(names.find_node("n1"), None);
+    }
+
+    #[test]
+    fn a_node_whose_hostname_is_another_is_known_by_both_short_names() {
+        let label = |name: &str| BTreeMap::from([(HOSTNAME.to_owned(), name.to_owned())]);
+        let (a, b) = (label("gpu-1.x"), label("node-a"));
+        let names: NodeNames = [("ip-10-0-0-1.ec2.internal", &a), ("node-b.x", &b)].into_iter().collect();
+        for host in ["ip-10-0-0-1", "gpu-1", "gpu-1.x"] {
+            assert_eq!(names.find_node(host), Some("ip-10-0-0-1.ec2.internal"), "{host}");
+        }
+        assert_eq!((names.find_node("node-a"), names.find_node("node-b")), (Some("node-b.x"), Some("node-b.x")));
     }
 
     #[test]

@@ -49,6 +49,17 @@ fn leaves_that_share_a_node_are_one_domain() {
 }
 
 #[test]
+fn a_switch_that_alone_joins_leaves_is_found() {
+    let rail: [(&str, &[&str]); 3] = [("n1", &["r0", "r1"]), ("n2", &["r0", "r1"]), ("n3", &["r0"])];
+    assert_eq!(find_joining_switch(&fabric(&rail, &[])), None, "each rail sees all nodes of a pod");
+    let one: [(&str, &[&str]); 2] = [("n1", &["l1"]), ("n2", &["l1"])];
+    assert_eq!(find_joining_switch(&fabric(&one, &[])), None);
+    let managed: [(&str, &[&str]); 3] = [("n1", &["l1", "mgmt"]), ("n2", &["l2", "mgmt"]), ("n3", &["l2", "mgmt"])];
+    assert_eq!(find_joining_switch(&fabric(&managed, &[])), Some(("mgmt", 2)));
+    assert_eq!(find_joining_switch(&Fabric::default()), None);
+}
+
+#[test]
 fn leaves_that_are_linked_with_each_other_are_apart_below_what_connects_them() {
     let hosts: [(&str, &[&str]); 2] = [("n1", &["l1"]), ("n2", &["l2"])];
     let want = ["1 leaf leaf-l1: n1", "1 leaf leaf-l2: n2", "2 spine spine-l1: leaf-l1 leaf-l2"];

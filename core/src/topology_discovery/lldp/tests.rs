@@ -34,6 +34,14 @@ fn shown(fabric: &Fabric) -> Vec<String> {
     domains.iter().map(|domain| format!("{}: {}", domain.name, line(&domain.members))).collect()
 }
 
+fn joined(hosts: &BTreeMap<String, HostNeighbors>, scope: LldpScope<'_>) -> Vec<String> {
+    shown(&join_neighbors(hosts, scope).unwrap().0)
+}
+
+fn among(nodes: &NodeNames) -> LldpScope<'_> {
+    LldpScope { nodes: Some(nodes), interfaces: &[] }
+}
+
 /// The forms are those of lldpd's own test (`tests/integration/test_lldpcli.py`).
 #[test]
 fn one_neighbour_is_the_same_in_all_forms() {
@@ -48,11 +56,15 @@ fn one_neighbour_is_the_same_in_all_forms() {
     }]}]});
     let one = chassis("tor-2", "00:00:00:00:00:02", true);
     let interface = json!({"eth0": {"via": "LLDP", "chassis": one}});
-    let want = Neighbor { name: Some("tor-2".to_owned()), is_switch: true };
-    let want = HostNeighbors { neighbors: [("00:00:00:00:00:02".to_owned(), want)].into() };
-    assert_eq!(read(&of_list), want);
-    assert_eq!(read(&json!({"lldp": {"interface": interface}})), want);
-    assert_eq!(read(&json!({"lldp": {"interface": [interface, {"eth1": {"chassis": one}}]}})), want);
+    let want = |interfaces: &[&str]| {
+        let interfaces = interfaces.iter().map(|name| (*name).to_owned()).collect();
+        let seen = Neighbor { name: Some("tor-2".to_owned()), is_switch: true, interfaces };
+        HostNeighbors { neighbors: [("00:00:00:00:00:02".to_owned(), seen)].into() }
+    };
+    assert_eq!(read(&of_list), want(&["eth0"]));
+    assert_eq!(read(&json!({"lldp": {"interface": interface}})), want(&["eth0"]));
+    let twice = json!({"lldp": {"interface": [interface, {"eth1": {"chassis": one}}]}});
+    assert_eq!(read(&twice), want(&["eth0", "eth1"]));
 }
 
 #[test]
@@ -78,9 +90,9 @@ fn hosts_at_one_switch_are_a_leaf_and_hosts_at_two_join_both() {
     ]
     .map(|(host, neighbors)| (host.to_owned(), neighbors))
     .into();
-    assert_eq!(shown(&join_neighbors(&hosts, None).unwrap()), ["leaf-a: n1 n2 n3", "leaf-c: n4"]);
+    assert_eq!(joined(&hosts, LldpScope::default()), ["leaf-a: n1 n2 n3", "leaf-c: n4"]);
     let nobody = [("n5".to_owned(), HostNeighbors::default())].into();
-    assert_eq!(join_neighbors(&nobody, None), Err(DiscoveryError::NoNodes));
+    assert_eq!(join_neighbors(&nobody, LldpScope::default()), Err(DiscoveryError::NoNodes));
 }
 
 #[test]
@@ -106,7 +118,44 @@ fn what_switches_list_gives_spines_and_nodes_that_say_they_are_bridges_are_none(
         "spine-id-s1: leaf-id-l1 leaf-id-l2",
         "spine-id-s2: leaf-id-l3",
     ];
-    assert_eq!(shown(&join_neighbors(&hosts, Some(&nodes)).unwrap()), want);
+    assert_eq!(joined(&hosts, among(&nodes)), want);
+}
+
+/// Found by a reader: a storage server at two leaves was a switch above both, since it was no node.
+#[test]
+fn a_host_that_is_no_node_is_a_switch_only_where_a_neighbour_says_so() {
+    let leaf = |name: &str| chassis(name, &format!("id-{name}"), true);
+    let hosts: BTreeMap<String, HostNeighbors> = [
+        ("n1", seen(&[leaf("l1")])),
+        ("n2", seen(&[leaf("l2")])),
+        ("storage-1", seen(&[leaf("l1"), leaf("l2")])),
+        // A server that a leaf lists, and that says it is none.
+        ("login-1", seen(&[leaf("l1"), leaf("l2")])),
+        ("l1", seen(&[leaf("n1"), chassis("login-1", "id-login-1", false)])),
+    ]
+    .map(|(host, neighbors)| (host.to_owned(), neighbors))
+    .into();
+    let none = BTreeMap::new();
+    let nodes: NodeNames = ["n1", "n2"].map(|node| (node, &none)).into_iter().collect();
+    let (fabric, others) = join_neighbors(&hosts, among(&nodes)).unwrap();
+    assert_eq!(shown(&fabric), ["leaf-id-l1: n1", "leaf-id-l2: n2"]);
+    assert_eq!(others, ["login-1", "storage-1"]);
+}
+
+/// Found by a reader: the switch that all nodes have for management made one leaf of all racks.
+#[test]
+fn only_the_interfaces_that_are_named_count() {
+    let mgmt = chassis("mgmt", "m", true);
+    let hosts: BTreeMap<String, HostNeighbors> = [
+        ("n1", seen(&[mgmt.clone(), chassis("tor-1", "a", true)])),
+        ("n2", seen(&[mgmt.clone(), chassis("tor-2", "b", true)])),
+    ]
+    .map(|(host, neighbors)| (host.to_owned(), neighbors))
+    .into();
+    assert_eq!(joined(&hosts, LldpScope::default()), ["leaf-a: n1 n2"]);
+    let interfaces = ["eth1".to_owned(), "eth2".to_owned()];
+    let scope = LldpScope { interfaces: &interfaces, ..LldpScope::default() };
+    assert_eq!(joined(&hosts, scope), ["leaf-a: n1", "leaf-b: n2"]);
 }
 
 #[test]
@@ -153,7 +202,7 @@ proptest! {
     fn whatever_is_read_makes_domains_of_the_hosts_that_were_given(lldp in any_json(), other in any_json()) {
         let hosts: BTreeMap<String, HostNeighbors> = [("n1", json!({"lldp": lldp})), ("tor", json!({"lldp": other}))]
             .map(|(host, text)| (host.to_owned(), read(&text))).into();
-        if let Ok(fabric) = join_neighbors(&hosts, None) {
+        if let Ok((fabric, _)) = join_neighbors(&hosts, LldpScope::default()) {
             prop_assert!(fabric.hosts().all(|host| hosts.contains_key(host)));
             prop_assert!(!list_fabric_domains(&fabric).is_empty());
         }
