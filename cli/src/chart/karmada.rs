@@ -77,9 +77,8 @@ pub(crate) fn build_karmada_chart() -> BTreeMap<&'static str, String> {
         merge_variants("$.Values.registersWebhooks", &render_yaml(&registering), &render_yaml(&of_webhook));
     let schema = json!({
         "$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
-        "required": [
-            "webhookUrl", "caBundle", "registersWebhooks", "requireQueueAccess", "pullMembers", "trustedWriters",
-        ],
+        // Values of an earlier chart may lack what came later, as `helm upgrade --reuse-values` has them.
+        "required": ["webhookUrl", "caBundle", "registersWebhooks", "requireQueueAccess", "trustedWriters"],
         "properties": {
             "webhookUrl": {"type": "string", "pattern": r"^https://[^/?#@\s]+(/[^?#\s]*)?$"},
             "caBundle": {"type": "string", "description": "PEM"},
