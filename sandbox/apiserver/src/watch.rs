@@ -154,12 +154,12 @@ impl Watch {
             if let Some(frame) = self.ready.pop_front() {
                 return Some(frame);
             }
+            // Asked for before looking, so that no change falls between the two.
+            let change = changes.next();
             // A server that came back with a backup has no connection from before.
             if self.ended || self.server.store().life() != self.life {
                 return None;
             }
-            // Asked for before looking, so that no change falls between the two.
-            let change = changes.next();
             if let Some((version, until)) = self.waits_for {
                 self.wait_for_version(version, until, change).await;
                 continue;

@@ -77,9 +77,14 @@ async fn a_server_that_comes_back_from_a_backup_ends_its_watches_and_shows_what_
     let changed = maps.patch("kept", &PatchParams::default(), &Patch::Merge(changed)).await.unwrap();
     let from = changed.resource_version().unwrap();
     let watching = maps.watch(&WatchParams::default(), &from).await.unwrap();
+    let watching = tokio::spawn(watching.collect::<Vec<_>>());
+    // It sleeps now, as its first bookmark is far away, and has to be woken.
+    let begin = tokio::time::Instant::now();
+    tokio::time::sleep(Duration::from_millis(1)).await;
     server.go_back(&backup);
-    let events: Vec<_> = watching.collect().await;
+    let events = watching.await.unwrap();
     assert!(events.is_empty(), "{events:?}");
+    assert_eq!(begin.elapsed(), Duration::from_millis(1), "at once");
     let listed = maps.list(&ListParams::default()).await.unwrap();
     assert_eq!(listed.metadata.resource_version, Some(backup.version().to_string()));
     assert_eq!(listed.items, [kept], "with its uid and version");
