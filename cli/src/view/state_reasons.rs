@@ -54,3 +54,17 @@ pub(super) fn is_said_of(reason: &str, state: State) -> bool {
         _ => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that was renamed would silently count for every state.
+    #[test]
+    fn each_token_is_one_of_the_reference() {
+        let reference = include_str!("../../../docs/reference/reasons.md");
+        for token in RELEASED.iter().chain(&WAITING) {
+            assert!(reference.contains(&format!("\n| `{token}` | ")), "{token}");
+        }
+    }
+}
