@@ -7,7 +7,9 @@
 //! asked on the host alone and stay with it.
 //!
 //! The scripts say what the webhook says, but for what Lua can not say: `null` and, in a status, an empty list or map
-//! are left out (`luavm/lua_convert.go`).
+//! are left out (`luavm/lua_convert.go`). Nor has Lua integers: Karmada hands them over as floats of 64 bits, before
+//! any script sees them, so those above 2^53 come out changed. The member then refuses each update of such a copy, as
+//! one with the greatest `tolerationSeconds`, or Volcano does, since its spec changed.
 
 use serde_json::{Value, json};
 
