@@ -169,14 +169,9 @@ impl StartDeadlines {
     /// When a gang is given up of which a part is not on nodes; `None` where all parts are, have begun, or are not
     /// seen.
     pub(crate) fn find_deadline(&self, binding: &Binding, capacity: &FleetCapacity) -> Option<Timestamp> {
-        let (plan, placed) = (binding.plan.as_ref()?, placed_at(binding)?);
-        let parts = plan.clusters.iter().filter(|(cluster, _)| !binding.begun.contains(*cluster));
-        let deadlines = parts.filter_map(|(cluster, share)| {
-            let on_nodes = capacity.count_pods_on_nodes(cluster.as_str(), &binding.workload)?;
-            let delay = capacity.delay_of_nodes(cluster.as_str(), binding.id.as_str());
-            (on_nodes < count_needed(binding, share)).then(|| add_wait(placed, self.timeout.saturating_add(delay)))
-        });
-        deadlines.min()
+        let placed = placed_at(binding)?;
+        let seen = list_pending_parts(binding, capacity).filter(|part| part.on_nodes.is_some());
+        seen.map(|part| add_wait(placed, self.timeout.saturating_add(part.delay))).min()
     }
 
     /// The parts that have not started, with what is missing; empty where all is well.
@@ -186,27 +181,46 @@ impl StartDeadlines {
         capacity: &FleetCapacity,
         now: Timestamp,
     ) -> Vec<(ClusterName, String)> {
-        let Some(plan) = &binding.plan else { return Vec::new() };
         let long = SignedDuration::from_secs(self.timeout.as_secs().saturating_mul(UNSEEN_PODS_FACTOR.into()));
         let is_over = |after: SignedDuration| placed_at(binding).is_none_or(|since| add_wait(since, after) <= now);
-        let parts = plan.clusters.iter().filter(|(cluster, _)| !binding.begun.contains(*cluster));
-        let late = parts.filter_map(|(cluster, share)| {
-            let delay = capacity.delay_of_nodes(cluster.as_str(), binding.id.as_str());
+        let late = list_pending_parts(binding, capacity).filter_map(|part| {
+            let PendingPart { cluster, needs, on_nodes, delay } = part;
             if !delay.is_zero() && !is_over(self.timeout.saturating_add(delay)) {
                 return None;
             }
             let unseen_too_long = placed_at(binding).is_some() && is_over(long.saturating_add(delay));
-            let needs = count_needed(binding, share);
-            match capacity.count_pods_on_nodes(cluster.as_str(), &binding.workload) {
-                Some(pods) if pods < needs => {
+            match on_nodes {
+                Some(pods) => {
                     Some((cluster.clone(), format!("{pods} of the {needs} pods needed in {cluster} are on nodes")))
                 }
                 None if unseen_too_long => Some((cluster.clone(), format!("the part in {cluster} is still pending"))),
-                _ => None,
+                None => None,
             }
         });
         late.collect()
     }
+}
+
+/// A part that has not begun and that has too few pods on nodes, as far as they are seen.
+struct PendingPart<'a> {
+    cluster: &'a ClusterName,
+    needs: u32,
+    on_nodes: Option<u32>,
+    /// Of the nodes that its pods may have to wait for.
+    delay: SignedDuration,
+}
+
+fn list_pending_parts<'a>(binding: &'a Binding, capacity: &'a FleetCapacity) -> impl Iterator<Item = PendingPart<'a>> {
+    let parts = binding.plan.iter().flat_map(|plan| &plan.clusters);
+    parts.filter(|(cluster, _)| !binding.begun.contains(*cluster)).filter_map(|(cluster, share)| {
+        let needs = count_needed(binding, share);
+        let on_nodes = capacity.count_pods_on_nodes(cluster.as_str(), &binding.workload);
+        if on_nodes.is_some_and(|pods| pods >= needs) {
+            return None;
+        }
+        let delay = capacity.delay_of_nodes(cluster.as_str(), binding.id.as_str());
+        Some(PendingPart { cluster, needs, on_nodes, delay })
+    })
 }
 
 /// Pods of a part that must be on nodes for it to have started.
