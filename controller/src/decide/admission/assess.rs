@@ -59,7 +59,7 @@ pub(crate) fn assess_with_admission_checks(
             let limit = workload.and_then(|workload| objects.find_max_run_time(workload));
             if capacity.next_maintenance_end(now).is_some() {
                 ask.fit = FitClass(fingerprint(&(ask.fit, run_for, limit)));
-            } else if limit.is_some() && capacity.has_autoscaled_groups() {
+            } else if limit.is_some() && capacity.has_declared_groups() {
                 ask.fit = FitClass(fingerprint(&(ask.fit, limit)));
             }
             ask.fit = objects.fit_with_restrictions(binding, exclusive, ask.fit);

@@ -14,7 +14,7 @@ use crate::observe::{ClusterFacts, ObjectKind, Presence};
 impl Controller {
     pub(super) fn observe_clusters(&mut self, event: Event<ClusterFacts>) {
         let had_windows = self.capacity.next_maintenance_end(self.now).is_some();
-        let had_groups = self.capacity.has_autoscaled_groups();
+        let had_groups = self.capacity.has_declared_groups();
         let was_exclusive = self.capacity.has_exclusive_clusters();
         match event {
             Event::Applied(cluster) => self.set_cluster(cluster),
@@ -30,7 +30,7 @@ impl Controller {
         }
         let has_windows = self.capacity.next_maintenance_end(self.now).is_some();
         let is_exclusive = self.capacity.has_exclusive_clusters();
-        let has_first_groups = self.capacity.has_autoscaled_groups() && !had_groups;
+        let has_first_groups = self.capacity.has_declared_groups() && !had_groups;
         if has_windows && !had_windows || has_first_groups || is_exclusive != was_exclusive {
             // From now on it matters how long each of them runs, or in which queue it is.
             self.reassess_bindings(|binding| binding.admission.is_none());

@@ -95,7 +95,8 @@ fn is_split_or_restarts(binding: &CachedBinding) -> bool {
 /// InterpretStatus: the status of a member's copy, with the counts that its Volcano forgot when it completed.
 pub fn restore_forgotten_counts(copy: &Value) -> Value {
     let mut status = copy.get("status").cloned().unwrap_or_else(|| json!({}));
-    let forgot = serde_json::from_value::<JobStatus>(status.clone()).is_ok_and(|status| has_lost_pod_counts(&status));
+    let forgot =
+        serde_json::from_value::<JobStatus>(status.clone()).is_ok_and(|status| has_forgotten_its_pods(&status));
     if !forgot {
         return status;
     }
@@ -109,7 +110,7 @@ pub fn restore_forgotten_counts(copy: &Value) -> Value {
 }
 
 /// Whether it has completed, nothing of it is left on nodes, and its Volcano says of no pod what became of it.
-fn has_lost_pod_counts(status: &JobStatus) -> bool {
+fn has_forgotten_its_pods(status: &JobStatus) -> bool {
     let counts = [status.pending, status.running, status.succeeded, status.failed, status.terminating, status.unknown];
     status.state.phase == Some(Phase::Completed)
         && counts.iter().all(|pods| *pods == 0)

@@ -19,7 +19,7 @@ impl FleetCapacity {
     }
 
     /// Whether some cluster declares groups whose nodes may come, so that it matters when a run is ended.
-    pub(crate) fn has_autoscaled_groups(&self) -> bool {
+    pub(crate) fn has_declared_groups(&self) -> bool {
         self.fleet.clusters().any(|(cluster, _)| !cluster.autoscaling.is_empty())
     }
 
