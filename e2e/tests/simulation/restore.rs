@@ -1,8 +1,9 @@
 //! The host comes back from a backup: everything that was written since is gone, and members run what they run.
 //!
 //! An SRE does what docs/tasks/backup.md says, in that order: controllers and schedulers are stopped, the data is
-//! restored, the webhook begins anew, copies that the host has no Work of are deleted, Karmada begins anew, and our
-//! parts are started once statuses are back. Users find out what is gone, and do most of it once more.
+//! restored, the webhook begins anew, copies that the host has no Work of are deleted, and so are jobs that had ended
+//! and have no copy any more. Karmada begins anew, and our parts are started once statuses are back. Users find out
+//! what is gone, and do most of it once more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -112,6 +113,11 @@ impl Restores {
         world.kill(Process::Webhook);
         world.start(Process::Webhook);
         stand_in.delete_unknown_copies().await;
+        let deleted = stand_in.delete_ended_without_copies().await;
+        for name in &deleted {
+            assert!(!story.finish.contains(name), "{name} ended, nobody deleted it, and its copy is gone");
+            run.invariants.deleted.insert(name.clone());
+        }
         stand_in.restart();
         tell_clusters(world, run).await;
         for _ in 0..UNTIL_READ.as_millis() / STEP.as_millis() {
@@ -124,7 +130,8 @@ impl Restores {
             world.start(process);
         }
         let again = std::mem::take(&mut self.done_since);
-        let given_up = self.choose_given_up(&again, run);
+        let mut given_up = self.choose_given_up(&again, run);
+        given_up.extend(deleted);
         for name in &given_up {
             story.finish.remove(name);
             story.wait.remove(name);

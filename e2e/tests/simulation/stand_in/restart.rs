@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{CopyKey, StandIn, key_of};
+use serde_json::Value;
+
+use super::{CopyKey, StandIn, jobs, key_of, links, text};
+use crate::invariants::has_ended;
 
 impl StandIn {
     /// It reads all, and applies each Work once more. A copy that the host has no Work of is nobody's until it has.
@@ -21,6 +24,30 @@ impl StandIn {
         for key in unknown {
             self.delete_copy(&key).await;
         }
+    }
+
+    /// Deletes on the host the jobs that had ended, and of which a copy is gone, as that SRE does: they were deleted
+    /// since, and Karmada would run them again. Their Works go first, before anybody applies them.
+    pub async fn delete_ended_without_copies(&mut self) -> Vec<String> {
+        let bindings = self.history.all("host", "ResourceBinding");
+        let works = self.history.all("host", "Work");
+        let is_missing = |work: &&Value| {
+            let key = key_of(work);
+            links::is_wanted(&key, &bindings) && !self.copies.contains_key(&key)
+        };
+        let missing: BTreeSet<String> = works.iter().filter(is_missing).map(|work| key_of(work).1).collect();
+        let mut deleted = Vec::new();
+        for job in self.history.all("host", "Job") {
+            let uid = text(&job["metadata"]["uid"]);
+            if missing.contains(&uid) && has_ended(&job) {
+                for work in works.iter().filter(|work| key_of(work).1 == uid) {
+                    self.delete(super::works(), work).await;
+                }
+                self.delete(jobs(), &job).await;
+                deleted.push(text(&job["metadata"]["name"]));
+            }
+        }
+        deleted
     }
 
     /// With its pods, and with what is known of it.
