@@ -164,8 +164,8 @@ impl<'a> Round<'a> {
             .filter(|one| one.asks.contains_key(hot) && self.may_leave(one) && !leaves(&one.job.id))
             .collect();
         all.sort_by_cached_key(|one: &&'a PlacedJob| {
-            let charge = one.job.charge.iter().map(|(name, amount)| (name, amount.as_nano()));
-            (one.job.priority, compute_lost_work((fleet, now), &one.job, charge), Reverse(one.job.start_order()))
+            let lost = compute_lost_work((fleet, now), &one.job, one.job.charge.iter());
+            (one.job.priority, lost, Reverse(one.job.start_order()))
         });
         all
     }

@@ -11,6 +11,7 @@ use crate::{
         engine::QueueingState,
         quota::{
             admission::{find_ceiling, free_quota},
+            amount::Amount,
             slot::split_counts,
         },
     },
@@ -35,12 +36,12 @@ impl Engine {
             let fits = |(name, asked): (&crate::resources::ResourceName, crate::quantity::Quantity)| {
                 // There is any amount of a card model that no queue limits, and nothing else that nobody names.
                 let Some(dim) = self.queues.dims.find_dim(name) else { return name.is_card() || asked.is_zero() };
-                let freed = amounts.iter().filter(|(held, _)| gives_back && *held == dim).map(|(_, held)| held);
-                let used = slot.used.get(dim) - freed.sum::<i128>();
-                asked.is_zero() || find_ceiling(slot, dim).is_none_or(|most| used + asked.as_nano() <= most)
+                let freed = amounts.iter().filter(|(held, _)| gives_back && *held == dim).map(|(_, held)| *held);
+                let used = slot.used.get(dim) - freed.sum();
+                asked.is_zero() || find_ceiling(slot, dim).is_none_or(|most| used + asked.into() <= most)
             };
             minimum.iter().all(fits)
-                && counts.iter().all(|(dim, _)| free_quota(slot, *dim).is_none_or(|free| free >= 0))
+                && counts.iter().all(|(dim, _)| free_quota(slot, *dim).is_none_or(|free| free >= Amount::ZERO))
         })
     }
 }

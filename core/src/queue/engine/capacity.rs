@@ -39,7 +39,7 @@ impl Engine {
     fn list_asked_amounts(&self, amounts: &Resources) -> DimAmounts {
         let mut asked = DimAmounts::default();
         for (name, amount) in amounts.iter() {
-            self.queues.dims.find_dim(name).into_iter().for_each(|dim| asked.set(dim, amount.as_nano()));
+            self.queues.dims.find_dim(name).into_iter().for_each(|dim| asked.set(dim, amount.into()));
         }
         asked
     }

@@ -2,7 +2,6 @@
 
 use crate::{
     gang::QueueName,
-    quantity::Quantity,
     queue::{
         engine::{
             Engine, QueueUsage, QueueingState,
@@ -14,7 +13,8 @@ use crate::{
         },
         quota::{
             admission::Ask,
-            amounts::Dim,
+            amount::Amount,
+            amounts::{Dim, find_amount},
             slot::{QueueIndex, split_counts},
         },
         spec::QueueSpec,
@@ -30,11 +30,11 @@ impl Engine {
     pub fn usage_of(&self, queue: &QueueName) -> QueueUsage {
         let Some(node) = self.queues.find_node(queue) else { return QueueUsage::default() };
         let slot = &self.queues[node];
-        let tenant = |(dim, count)| Some((self.queues.dims.tenant(dim)?.clone(), to_count(count)));
+        let tenant = |(dim, jobs): (Dim, Amount)| Some((self.queues.dims.tenant(dim)?.clone(), jobs.count_jobs()));
         QueueUsage {
             used: slot.used.resources(&self.queues.dims),
             waiting: self.pending[node].len(),
-            running: to_count(slot.running.get(Dim::JOBS)),
+            running: slot.running.get(Dim::JOBS).count_jobs(),
             running_of: slot.running.iter().filter_map(tenant).collect(),
         }
     }
@@ -122,13 +122,13 @@ impl Engine {
             return Some(Reason::BehindQueueHead { queue, position });
         }
         if let Some((at, dim, _)) = self.queues.find_first_short_quota(&slot.path, &shape.counts) {
-            return self.explain_running_limit(queue, (at, dim), 0, position);
+            return self.explain_running_limit(queue, (at, dim), Amount::ZERO, position);
         }
         if let Some((at, dim, _)) = self.queues.find_first_short_quota(&slot.path, &shape.sparse) {
             let (bound, limit) = self.queues.find_limiting_bound(at, dim);
             let name = self.queues.dims.resource_of(dim);
             let asked = shape.minimum.get(name.as_str());
-            let used = Quantity::from_nano(self.queues[at].used.get(dim)).with_suffixes_of(limit);
+            let used = self.queues[at].used.get(dim).to_quantity_like(limit);
             return Some(Reason::Quota { queue, bound, resource: name.clone(), asked, used, limit, position });
         }
         if let Some(held_back) = self.explain_reservation(*node, key, *shape_id, position) {
@@ -151,7 +151,7 @@ impl Engine {
         &self,
         queue: QueueName,
         (at, dim): (QueueIndex, Dim),
-        kept: i128,
+        kept: Amount,
         position: Position,
     ) -> Option<Reason> {
         let slot = &self.queues[at];
@@ -160,40 +160,31 @@ impl Engine {
             queue,
             by: slot.name.clone(),
             tenant: self.queues.dims.tenant(dim).cloned(),
-            running: to_count(slot.running.get(dim)),
-            kept: to_count(kept),
-            limit: to_count(limit),
+            running: slot.running.get(dim).count_jobs(),
+            kept: kept.count_jobs(),
+            limit: limit.count_jobs(),
             position,
         })
     }
 
     /// What the job on top of which this one comes holds of a resource below a queue.
-    pub(crate) fn held_by_resized_job(&self, id: &str, at: QueueIndex, dim: Dim) -> i128 {
+    pub(crate) fn held_by_resized_job(&self, id: &str, at: QueueIndex, dim: Dim) -> Amount {
         let Some(QueueingState::Charged { node, charge, .. }) =
             self.jobs.find_resized_job(id).and_then(|of| self.jobs.get(of.as_str()))
         else {
-            return 0;
+            return Amount::ZERO;
         };
-        let below = self.queues[*node].path.contains(&at);
-        charge.iter().find(|(held, _)| below && *held == dim).map_or(0, |(_, amount)| *amount)
+        if self.queues[*node].path.contains(&at) { find_amount(charge, dim) } else { Amount::ZERO }
     }
 
     /// What a job is charged; `None` if it holds nothing.
     #[must_use]
     pub fn charge_of(&self, id: &str) -> Option<Resources> {
         match self.jobs.get(id)? {
-            QueueingState::Charged { charge, .. } => Some(
-                split_counts(charge)
-                    .0
-                    .iter()
-                    .map(|(dim, amount)| {
-                        (
-                            self.queues.dims.resource_of(*dim).clone(),
-                            self.queues.dims.resource_of(*dim).quantity_from_nano(*amount),
-                        )
-                    })
-                    .collect(),
-            ),
+            QueueingState::Charged { charge, .. } => {
+                let (resources, _) = split_counts(charge);
+                Some(resources.iter().map(|(dim, amount)| self.queues.dims.name_amount(*dim, *amount)).collect())
+            }
             QueueingState::Pending { .. } | QueueingState::BackingOff { .. } => None,
         }
     }
@@ -223,8 +214,4 @@ impl Engine {
     pub fn is_pending(&self, id: &str) -> bool {
         self.jobs.is_pending(id)
     }
-}
-
-fn to_count(jobs: i128) -> u64 {
-    u64::try_from(jobs).unwrap_or(0)
 }

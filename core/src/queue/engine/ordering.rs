@@ -12,10 +12,11 @@ use crate::{
             queue_order::{Head, Touch},
             shape_table::ShapeId,
         },
-        quota::tenant_share::TenantShare,
         quota::{
+            amount::Amount,
             amounts::{Dim, DimAmounts},
             slot::{QueueIndex, Slot},
+            tenant_share::TenantShare,
         },
         reservation::ReservationId,
         spec::Dequeue,
@@ -77,7 +78,7 @@ impl Engine {
     }
 
     fn mean_of_slot(&self, slot: &Slot) -> Resources {
-        let shown = |dim: Dim, mean: i128| self.queues.dims.name_amount(dim, round_to_digits(mean));
+        let shown = |dim: Dim, mean: Amount| self.queues.dims.name_amount(dim, mean.round_to_digits());
         slot.deserved.iter().map(|(dim, _)| shown(*dim, slot.mean_used.get(*dim))).collect()
     }
 
@@ -170,13 +171,4 @@ impl Engine {
             self.pending.schedule_search(node);
         }
     }
-}
-
-/// Down to four digits.
-const fn round_to_digits(amount: i128) -> i128 {
-    let mut unit = 1;
-    while amount / unit >= 10_000 {
-        unit *= 10;
-    }
-    amount / unit * unit
 }

@@ -143,7 +143,7 @@ impl Engine {
             // Any amount of a card model that no queue limits, and nothing else that has no ceiling.
             let most = |name: &ResourceName| {
                 let most = self.queues.dims.find_dim(name).and_then(|dim| slot.real.get(dim));
-                most.map(|most| name.quantity_from_nano(most)).or_else(|| (!name.is_card()).then_some(Quantity::ZERO))
+                most.map(|most| most.to_quantity_of(name)).or_else(|| (!name.is_card()).then_some(Quantity::ZERO))
             };
             let real = asks.iter().filter_map(|(name, _)| Some((name.clone(), most(name)?))).collect();
             let below = self.queues.names().filter(|(_, node)| self.queues[*node].path.contains(at));

@@ -4,7 +4,10 @@ use crate::{
     gang::QueueName,
     queue::{
         engine::Engine,
-        quota::faults::{QueueFault, find_faults},
+        quota::{
+            amount::Amount,
+            faults::{QueueFault, find_faults},
+        },
     },
     resources::Resources,
 };
@@ -35,7 +38,8 @@ impl Engine {
         let slot = &self.queues[node];
         let shown = |dim, amount| self.queues.dims.name_amount(dim, amount);
         let deserved = || slot.deserved.iter().copied();
-        let over = deserved().map(|(dim, amount)| shown(dim, (slot.used.get(dim) - amount).max(0))).collect();
+        let over =
+            deserved().map(|(dim, amount)| shown(dim, (slot.used.get(dim) - amount).max(Amount::ZERO))).collect();
         let used = slot.used.resources(&self.queues.dims);
         Entitlement {
             guarantee: slot.guarantee.resources(&self.queues.dims),

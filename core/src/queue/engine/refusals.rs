@@ -9,6 +9,7 @@ use crate::queue::{
     pending::shape_table::ShapeId,
     quota::{
         admission::{FitClass, JobShape},
+        amount::Amount,
         amounts::{Dim, DimAmounts, Dims},
         slot::QueueIndex,
     },
@@ -37,16 +38,16 @@ impl RefusedClass {
 /// What must be free before a class of jobs can fit: of each resource, what all pods of the minimum ask for and the
 /// least that one of them does.
 #[derive(Debug, Clone)]
-struct FreeNeeded(Box<[(Dim, i128, i128)]>);
+struct FreeNeeded(Box<[(Dim, Amount, Amount)]>);
 
 impl FreeNeeded {
     fn of_shape(shape: &JobShape, dims: &Dims) -> Self {
-        let copies = i128::from(shape.ask.copies.max(1));
+        let copies = i64::from(shape.ask.copies.max(1));
         let pods = || shape.ask.tasks.iter().filter(|task| task.min > 0);
         let least =
-            |dim| pods().map(|task| task.request.get(dims.resource_of(dim).as_str()).as_nano()).min().unwrap_or(0);
+            |dim| pods().map(|task| task.request.get(dims.resource_of(dim).as_str()).into()).min().unwrap_or_default();
         let of_clusters = shape.sparse.iter().filter(|(dim, _)| !dims.resource_of(*dim).is_card());
-        Self(of_clusters.map(|(dim, all)| (*dim, all / copies, least(*dim))).collect())
+        Self(of_clusters.map(|(dim, all)| (*dim, *all / copies, least(*dim))).collect())
     }
 
     fn could_fit(&self, free: &DimAmounts, largest: &DimAmounts) -> bool {

@@ -8,7 +8,7 @@ use crate::{
     queue::{
         engine::Engine,
         pending::{job_order::JobKey, queue_order::Touch},
-        quota::{amounts::Dim, slot::QueueIndex},
+        quota::{amount::Amount, amounts::Dim, slot::QueueIndex},
     },
 };
 
@@ -53,16 +53,16 @@ impl Engine {
         self.mark_head_changed(node);
     }
 
-    pub(crate) fn add_charge(&mut self, node: QueueIndex, amounts: &[(Dim, i128)]) {
+    pub(crate) fn add_charge(&mut self, node: QueueIndex, amounts: &[(Dim, Amount)]) {
         self.change_charge(node, amounts, 1);
     }
 
-    pub(crate) fn remove_charge(&mut self, node: QueueIndex, amounts: &[(Dim, i128)]) {
+    pub(crate) fn remove_charge(&mut self, node: QueueIndex, amounts: &[(Dim, Amount)]) {
         self.change_charge(node, amounts, -1);
         self.pending.note_freed(&self.queues[node].path);
     }
 
-    fn change_charge(&mut self, node: QueueIndex, amounts: &[(Dim, i128)], times: i128) {
+    fn change_charge(&mut self, node: QueueIndex, amounts: &[(Dim, Amount)], times: i64) {
         self.queues.charge_path(node, amounts, times);
         self.queue_order.mark_touched(node, Touch::Share);
         self.update_after_tenant_change(node);

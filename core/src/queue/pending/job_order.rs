@@ -11,7 +11,10 @@ use std::{cmp::Reverse, fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    queue::quota::amounts::{Dim, DimAmounts},
+    queue::quota::{
+        amount::Amount,
+        amounts::{Dim, DimAmounts},
+    },
     time::{EpochSeconds, SubmitTime},
 };
 
@@ -146,12 +149,12 @@ impl DominantShare {
 
     /// `max over the resources that are deserved of used / deserved`; 1 where nothing is. Zero of a resource deserves
     /// none of it (`ResourceNames`, `IsEmpty` of `resource_info.go`).
-    pub(crate) fn of_usage(used: &DimAmounts, deserved: &[(Dim, i128)]) -> Self {
-        let of_one = |(dim, deserved): &(Dim, i128)| match used.get(*dim) {
-            ..=0 => 0,
-            used => u64::try_from(used.saturating_mul(i128::from(Self::WHOLE_SHARE)) / deserved).unwrap_or(u64::MAX),
+    pub(crate) fn of_usage(used: &DimAmounts, deserved: &[(Dim, Amount)]) -> Self {
+        let of_one = |(dim, deserved): &(Dim, Amount)| {
+            let used = used.get(*dim);
+            if used.is_positive() { u64::try_from(used.billionths_of(*deserved)).unwrap_or(u64::MAX) } else { 0 }
         };
-        let billionths = deserved.iter().filter(|(_, deserved)| *deserved > 0).map(of_one).max();
+        let billionths = deserved.iter().filter(|(_, deserved)| deserved.is_positive()).map(of_one).max();
         Self { billionths: billionths.unwrap_or(Self::WHOLE_SHARE), best_effort: billionths.is_none() }
     }
 }
@@ -243,7 +246,7 @@ mod tests {
             let names = ["cpu", "memory"].map(ResourceName::from);
             let of = |tenths: [i64; 2]| tenths.map(|tenths| Quantity::from_milli(tenths * 100));
             let deserved: Vec<_> = (names.iter().zip(of(deserved)))
-                .map(|(name, amount)| (dims.intern_resource(name), amount.as_nano()))
+                .map(|(name, amount)| (dims.intern_resource(name), amount.into()))
                 .collect();
             let mut amounts = DimAmounts::default();
             amounts.add(&dims.intern_amounts(&names.iter().cloned().zip(of(used)).collect::<Resources>()));

@@ -14,7 +14,7 @@ use std::{
 use crate::{
     queue::{
         pending::{job_order::JobKey, shape_table::ShapeId},
-        quota::{amounts::Dim, slot::QueueIndex},
+        quota::{amount::Amount, amounts::Dim, slot::QueueIndex},
         spec::Dequeue,
     },
     time::{EpochSeconds, SubmitTime},
@@ -24,9 +24,9 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Inadmissible {
     /// This much of this resource, at this queue.
-    Quota(QueueIndex, Dim, i128),
+    Quota(QueueIndex, Dim, Amount),
     /// The same, of which a part is reserved for others.
-    Reserved(QueueIndex, Dim, i128),
+    Reserved(QueueIndex, Dim, Amount),
     /// Of this resource, what its queue may have beside a reserving job that lacks capacity.
     BehindReservation(Dim),
     /// Capacity in clusters.
@@ -37,7 +37,7 @@ pub(crate) enum Inadmissible {
 
 impl Inadmissible {
     /// How much of which resource must be free at which queue.
-    pub(crate) const fn needed_quota(self) -> Option<(QueueIndex, Dim, i128)> {
+    pub(crate) const fn needed_quota(self) -> Option<(QueueIndex, Dim, Amount)> {
         match self {
             Self::Quota(at, dim, needed) | Self::Reserved(at, dim, needed) => Some((at, dim, needed)),
             Self::BehindReservation(_) | Self::Capacity | Self::Never => None,

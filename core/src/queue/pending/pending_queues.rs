@@ -16,7 +16,7 @@ use crate::queue::{
         shape_table::ShapeId,
         short_of_quota::ShortOfQuota,
     },
-    quota::{amounts::Dim, queue_table::QueueTable, slot::QueueIndex},
+    quota::{amount::Amount, amounts::Dim, queue_table::QueueTable, slot::QueueIndex},
 };
 
 /// So often the eligible jobs are compared after quota came free: if it is enough for more of them, it is cheaper to
@@ -28,7 +28,7 @@ const COMPARISONS: usize = if cfg!(test) { 2 } else { 64 };
 pub(crate) struct Eligible {
     pub(crate) shape: ShapeId,
     pub(crate) head: Head,
-    pub(crate) needed: (QueueIndex, Dim, i128),
+    pub(crate) needed: (QueueIndex, Dim, Amount),
 }
 
 /// See the module. The index is a queue, of which it gives the line.

@@ -7,14 +7,14 @@ use std::{
 
 use crate::queue::{
     pending::{line::Inadmissible, shape_table::ShapeId},
-    quota::{admission, amounts::Dim, queue_table::QueueTable, slot::QueueIndex},
+    quota::{admission, amount::Amount, amounts::Dim, queue_table::QueueTable, slot::QueueIndex},
 };
 
 /// A resource at a ceiling, and the queue whose jobs lack it.
 type Ceiling = (QueueIndex, QueueIndex, Dim);
 
 /// Shapes by the ceiling that they would break, and by how much must be free there.
-type ByCeiling = BTreeMap<Ceiling, BTreeSet<(i128, ShapeId)>>;
+type ByCeiling = BTreeMap<Ceiling, BTreeSet<(Amount, ShapeId)>>;
 
 /// The shapes that lack quota.
 #[derive(Debug, Clone, Default)]

@@ -36,7 +36,10 @@ use crate::{
                 AccountIndex, ChargeParts, DeservedStatus, DeservedStatuses, QueueAccounts, QueueAttributes,
             },
         },
-        quota::amounts::{Dim, DimAmounts, Sparse},
+        quota::{
+            amount::Amount,
+            amounts::{Dim, DimAmounts, Sparse},
+        },
     },
     time::EpochSeconds,
 };
@@ -87,7 +90,8 @@ impl<'a> Eligibility<'a> {
         let asks = accounts.dims.intern_amounts(&preemptor.asks);
         let lacked =
             |dim: &Dim| preemptor.lacks.is_empty() || preemptor.lacks.contains(accounts.dims.resource_of(*dim));
-        let lacks = asks.iter().filter(|(_, amount)| *amount > 0).map(|(dim, _)| *dim).filter(lacked).collect();
+        let lacks =
+            asks.iter().filter(|(_, amount)| amount.is_positive()).map(|(dim, _)| *dim).filter(lacked).collect();
         let statuses = DeservedStatuses::new(&accounts, input.running, &parts, (preemptor, &asks));
         let levels = accounts.path_of(&preemptor.queue).len();
         let mut eligibility = Self { input, preemptor, accounts, parts, statuses, asks, lacks, entitled: Vec::new() };
@@ -111,7 +115,7 @@ impl<'a> Eligibility<'a> {
     /// True if there is something of these resources in it.
     fn holds_any(&self, job: usize, part: JobPart, steps: u32, of: &[Dim]) -> bool {
         let parts = &self.parts[job];
-        let any = |amount: &Sparse| amount.iter().any(|(dim, amount)| *amount > 0 && of.contains(dim));
+        let any = |amount: &Sparse| amount.iter().any(|(dim, amount)| amount.is_positive() && of.contains(dim));
         let steps = if part == JobPart::Whole { u32::MAX } else { steps };
         let before = |i: usize| parts.surplus[..i].iter().fold(0_u32, |sum, (_, there)| sum.saturating_add(*there));
         (part == JobPart::Whole && any(&parts.minimum))
@@ -195,11 +199,11 @@ impl<'a> Eligibility<'a> {
         // Where a queue is over: what it did without in that time, over what the job has beyond; nothing if others are
         // there.
         let turn = |node: &QueueAttributes, dim: &Dim| {
-            let (has, deserved) = (whole.get(*dim), node.deserved.get(*dim).unwrap_or(0));
+            let (has, deserved) = (whole.get(*dim), node.deserved.get(*dim).unwrap_or_default());
             match node.used.get(*dim) {
                 used if used <= deserved => None,
                 used if used > has => Some(0),
-                _ => Some(i128::from(waited.max(0)).saturating_mul(deserved) / (has - deserved)),
+                _ => Some(deserved.saturating_mul(waited.max(0)) / (has - deserved)),
             }
         };
         let below = &self.accounts.path_of(&candidate.queue)[..meeting.candidate];
@@ -327,11 +331,11 @@ impl<'a> Eligibility<'a> {
         refused.filter(|_| !some).map_or(Ok(()), |why| Err(why.clone()))
     }
 
-    fn not_entitled(&self, spot: AccountIndex, dim: Dim, deserved: Option<i128>) -> NotEntitled {
+    fn not_entitled(&self, spot: AccountIndex, dim: Dim, deserved: Option<Amount>) -> NotEntitled {
         let (node, name) = (&self.accounts.nodes[spot], self.accounts.dims.resource_of(dim));
         let asked = self.preemptor.asks.get(name.as_str());
-        let would = name.quantity_from_nano(node.used.get(dim).saturating_add(asked.as_nano())).with_suffixes_of(asked);
-        let deserved = deserved.map(|deserved| name.quantity_from_nano(deserved).with_suffixes_of(asked));
+        let would = node.used.get(dim).saturating_add(asked.into()).to_quantity_like(asked);
+        let deserved = deserved.map(|deserved| deserved.to_quantity_like(asked));
         NotEntitled { queue: node.name.clone(), resource: name.clone(), would, deserved }
     }
 
@@ -351,17 +355,17 @@ impl<'a> Eligibility<'a> {
         let whole = self.amount_of(job, JobPart::Whole, 0);
         let over = match self.deserved_status_of(job, part, at) {
             DeservedStatus::Over(dims) => dims.iter().find(|dim| matters.contains(dim)),
-            _ => matters.iter().find(|dim| whole.get(**dim) > 0),
+            _ => matters.iter().find(|dim| whole.get(**dim).is_positive()),
         };
         let over = over.copied();
         let name = over.map(|dim| self.accounts.dims.resource_of(dim).clone());
-        let used = over.map_or(0, |dim| node.used.get(dim));
-        let amount = |nano| name.as_ref().map_or_else(Default::default, |name| name.quantity_from_nano(nano));
+        let used = over.map_or(Amount::ZERO, |dim| node.used.get(dim));
+        let shown = |amount: Amount| name.as_ref().map_or_else(Default::default, |name| amount.to_quantity_of(name));
         EvictionReason::Reclaimed {
             preemptor,
             queue: node.name.clone(),
-            used: amount(used),
-            deserved: over.and_then(|dim| node.deserved.get(dim)).map(amount),
+            used: shown(used),
+            deserved: over.and_then(|dim| node.deserved.get(dim)).map(shown),
             resource: name.unwrap_or_else(|| "".into()),
         }
     }

@@ -17,14 +17,14 @@ use crate::{
             eligibility::{Eligibility, EvictionRight, JobPart},
             within_deserved::AccountIndex,
         },
-        quota::amounts::{Dim, DimAmounts},
+        quota::{
+            amount::Amount,
+            amounts::{Dim, DimAmounts},
+        },
     },
     resources::{ResourceName, Resources},
     time::EpochSeconds,
 };
-
-/// Billionths, for shares.
-const WHOLE_SHARE: i128 = 1_000_000_000;
 
 /// A part of a job that may be taken; of surplus, at most so many steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,9 +191,9 @@ impl<'a> VictimOrder<'a> {
         let share = |dim: &Dim| {
             let used = node.used.get(*dim) - self.taken[spot].get(*dim);
             match node.deserved.get(*dim) {
-                _ if used <= 0 => 0,
-                None | Some(..=0) => i128::MAX,
-                Some(deserved) => used.saturating_mul(WHOLE_SHARE) / deserved,
+                _ if !used.is_positive() => 0,
+                Some(deserved) if deserved.is_positive() => used.billionths_of(deserved),
+                _ => i128::MAX,
             }
         };
         matters.iter().map(share).max().unwrap_or(0)
@@ -254,12 +254,12 @@ impl Borrowers {
 pub(crate) fn compute_lost_work<'a>(
     (fleet, now): (&Resources, EpochSeconds),
     candidate: &RunningJob,
-    amount: impl Iterator<Item = (&'a ResourceName, i128)>,
+    amounts: impl Iterator<Item = (&'a ResourceName, impl Into<Amount>)>,
 ) -> i128 {
     let ran = i128::from(candidate.started.map_or(0, |started| now.seconds_since(started).max(0)));
-    let share = |(name, amount): (&ResourceName, i128)| match fleet.get(name.as_str()).as_nano() {
-        ..=0 => WHOLE_SHARE,
-        fleet => amount.max(0).saturating_mul(WHOLE_SHARE) / fleet,
-    };
-    amount.map(share).fold(0_i128, i128::saturating_add).saturating_mul(ran)
+    let shares = amounts.map(|(name, amount)| {
+        let fleet = Amount::from(fleet.get(name.as_str()));
+        if fleet.is_positive() { amount.into().max(Amount::ZERO).billionths_of(fleet) } else { Amount::WHOLE }
+    });
+    shares.fold(0_i128, i128::saturating_add).saturating_mul(ran)
 }

@@ -182,7 +182,7 @@ impl<F: FnMut(&[&Victim]) -> bool> VictimSearch<'_, F> {
             lost_work: compute_lost_work(
                 (self.eligibility.input.fleet, self.eligibility.input.now),
                 candidate,
-                frees.iter().map(|(name, amount)| (name, amount.as_nano())),
+                frees.iter(),
             ),
             taken,
             why: self.eligibility.explain_eviction(job, part, right),

@@ -15,7 +15,10 @@ use crate::{
     gang::QueueName,
     queue::{
         preemption::{PreemptionInput, Preemptor, QueueAccount, RunningJob},
-        quota::amounts::{Ceilings, Dim, DimAmounts, Dims, Sparse},
+        quota::{
+            amount::Amount,
+            amounts::{Ceilings, Dim, DimAmounts, Dims, Sparse},
+        },
     },
     resources::Resources,
 };
@@ -105,14 +108,16 @@ impl QueueAccounts {
             for dim in stated.iter().copied() {
                 let node = &mut self.nodes[spot];
                 let below = guarantees[spot].get(dim);
-                let guarantee = node.guarantee.get(dim).unwrap_or(0).max(below);
-                let stated = node.deserved.get(dim).or_else(|| Some(deserts[spot].get(dim)).filter(|sum| *sum > 0));
-                let deserved = stated.map(|deserved| deserved.max(guarantee)).or((guarantee > 0).then_some(guarantee));
-                node.guarantee.set(dim, (guarantee > 0).then_some(guarantee));
+                let guarantee = node.guarantee.get(dim).unwrap_or_default().max(below);
+                let stated =
+                    node.deserved.get(dim).or_else(|| Some(deserts[spot].get(dim)).filter(|sum| sum.is_positive()));
+                let deserved =
+                    stated.map(|deserved| deserved.max(guarantee)).or(guarantee.is_positive().then_some(guarantee));
+                node.guarantee.set(dim, guarantee.is_positive().then_some(guarantee));
                 node.deserved.set(dim, deserved);
                 if let Some(parent) = parent {
                     guarantees[parent].add(&[(dim, guarantee)]);
-                    deserts[parent].add(&[(dim, deserved.unwrap_or(0))]);
+                    deserts[parent].add(&[(dim, deserved.unwrap_or_default())]);
                 }
             }
         }
@@ -142,7 +147,7 @@ fn find_path(
 fn stated_deserved(account: &QueueAccount, dims: &mut Dims) -> Ceilings {
     let mut stated = Ceilings::default();
     for (name, deserved) in account.deserved.iter() {
-        stated.set(dims.intern_resource(name), Some(deserved.as_nano().max(0)));
+        stated.set(dims.intern_resource(name), Some(Amount::from(deserved).max(Amount::ZERO)));
     }
     stated
 }
@@ -173,15 +178,15 @@ pub(crate) enum DeservedStatus {
 }
 
 impl DeservedStatus {
-    fn of_amount(node: &QueueAttributes, taken: &DimAmounts, amount: &[(Dim, i128)]) -> Self {
-        let asked = || amount.iter().filter(|(_, amount)| *amount > 0);
+    fn of_amount(node: &QueueAttributes, taken: &DimAmounts, amount: &[(Dim, Amount)]) -> Self {
+        let asked = || amount.iter().filter(|(_, amount)| amount.is_positive());
         if asked().any(|(dim, _)| node.guarantee.get(*dim).is_some_and(|least| taken.get(*dim) < least)) {
             return Self::WithinDeserved;
         }
         if !amount.is_empty() && asked().all(|(dim, _)| node.deserved.get(*dim).is_none()) {
             return Self::Unstated;
         }
-        let over = |(dim, amount): &&(Dim, i128)| {
+        let over = |(dim, amount): &&(Dim, Amount)| {
             node.deserved.get(*dim).is_some_and(|deserved| taken.get(*dim).saturating_add(*amount) > deserved)
         };
         let over: Box<[Dim]> = asked().filter(over).map(|(dim, _)| *dim).collect();
@@ -231,8 +236,8 @@ impl ChargeParts {
     }
 }
 
-fn multiply_amount(amount: &[(Dim, i128)], times: u32) -> Vec<(Dim, i128)> {
-    amount.iter().map(|(dim, amount)| (*dim, amount.saturating_mul(i128::from(times)))).collect()
+fn multiply_amount(amount: &[(Dim, Amount)], times: u32) -> Vec<(Dim, Amount)> {
+    amount.iter().map(|(dim, amount)| (*dim, amount.saturating_mul(i64::from(times)))).collect()
 }
 
 /// Counts the surplus of a covered job, from the step that would go last.
@@ -250,14 +255,17 @@ fn compute_surplus_status(node: &QueueAttributes, taken: &mut DimAmounts, parts:
 }
 
 /// How many equal steps in a row are covered: as many as fit, and at least as many as the guarantee needs.
-fn count_steps_within_deserved(node: &QueueAttributes, taken: &DimAmounts, step: &[(Dim, i128)]) -> u32 {
-    let asked = || step.iter().filter(|(_, amount)| *amount > 0);
+fn count_steps_within_deserved(node: &QueueAttributes, taken: &DimAmounts, step: &[(Dim, Amount)]) -> u32 {
+    let asked = || step.iter().filter(|(_, amount)| amount.is_positive());
     let fit = asked()
-        .filter_map(|(dim, amount)| Some((node.deserved.get(*dim)? - taken.get(*dim)).max(0) / amount))
+        .filter_map(|(dim, amount)| Some((node.deserved.get(*dim)? - taken.get(*dim)).max(Amount::ZERO) / *amount))
         .min()
         .unwrap_or(0);
     let needed = asked()
-        .filter_map(|(dim, amount)| Some(((node.guarantee.get(*dim)? - taken.get(*dim)).max(0) + amount - 1) / amount))
+        .filter_map(|(dim, amount)| {
+            let lacks = (node.guarantee.get(*dim)? - taken.get(*dim)).max(Amount::ZERO);
+            Some((lacks + *amount - Amount::SMALLEST) / *amount)
+        })
         .max()
         .unwrap_or(0);
     u32::try_from(fit.max(needed)).unwrap_or(u32::MAX)

@@ -12,6 +12,7 @@ use crate::{
     quantity::Quantity,
     queue::{
         quota::{
+            amount::Amount,
             amounts::{Dim, DimAmounts, Dims, Sparse},
             running::Counted,
             slot::{QueueIndex, Slot},
@@ -150,13 +151,13 @@ impl JobShape {
     }
 
     /// What the minimum asks for, and what it counts as.
-    pub(crate) fn demand(&self) -> impl Iterator<Item = &(Dim, i128)> {
+    pub(crate) fn demand(&self) -> impl Iterator<Item = &(Dim, Amount)> {
         self.sparse.iter().chain(&self.counts)
     }
 
     /// What the minimum asks for.
-    pub(crate) fn asked_amount(&self, dim: Dim) -> i128 {
-        self.demand().find(|(asked, _)| *asked == dim).map_or(0, |(_, amount)| *amount)
+    pub(crate) fn asked_amount(&self, dim: Dim) -> Amount {
+        self.demand().find(|(asked, _)| *asked == dim).map_or(Amount::ZERO, |(_, amount)| *amount)
     }
 
     /// Whether it is granted as a whole or not at all.
@@ -168,7 +169,7 @@ impl JobShape {
     pub(crate) fn grant_pods(
         &self,
         path: &[QueueIndex],
-        free: impl Fn(QueueIndex, Dim) -> Option<i128>,
+        free: impl Fn(QueueIndex, Dim) -> Option<Amount>,
     ) -> (Vec<u32>, Resources) {
         let mut pods: Vec<u32> = self.ask.tasks.iter().map(|task| task.min).collect();
         let mut charged = self.minimum.clone();
@@ -179,18 +180,18 @@ impl JobShape {
         let mut taken = DimAmounts::default();
         taken.add(&self.sparse);
         for (i, (step, most)) in self.elastic.iter().enumerate() {
-            let fits = step.iter().filter(|(_, asked)| *asked > 0).map(|(dim, asked)| {
+            let fits = step.iter().filter(|(_, asked)| asked.is_positive()).map(|(dim, asked)| {
                 let least = path.iter().filter_map(|node| free(*node, *dim)).min();
                 least.map_or(u32::MAX, |least| {
-                    u32::try_from(((least - taken.get(*dim)).max(0)) / asked).unwrap_or(u32::MAX)
+                    u32::try_from((least - taken.get(*dim)).max(Amount::ZERO) / *asked).unwrap_or(u32::MAX)
                 })
             });
             let more = fits.min().unwrap_or(u32::MAX).min(*most);
             if more == 0 {
                 continue;
             }
-            let all: Vec<(Dim, i128)> =
-                step.iter().map(|(dim, asked)| (*dim, asked.saturating_mul(i128::from(more)))).collect();
+            let all: Vec<(Dim, Amount)> =
+                step.iter().map(|(dim, asked)| (*dim, asked.saturating_mul(i64::from(more)))).collect();
             taken.add(&all);
             let task = &self.ask.tasks[i];
             let more = more * task.step.max(1);
@@ -202,13 +203,13 @@ impl JobShape {
 }
 
 /// What is free of `dim` at this queue alone; `None` without a ceiling.
-pub(crate) fn free_quota(slot: &Slot, dim: Dim) -> Option<i128> {
+pub(crate) fn free_quota(slot: &Slot, dim: Dim) -> Option<Amount> {
     let used = if dim.counts_jobs() { &slot.running } else { &slot.used };
     Some(find_ceiling(slot, dim)? - used.get(dim))
 }
 
 /// The most of `dim` that this queue alone may have.
-pub(crate) fn find_ceiling(slot: &Slot, dim: Dim) -> Option<i128> {
+pub(crate) fn find_ceiling(slot: &Slot, dim: Dim) -> Option<Amount> {
     if dim.counts_jobs() {
         return slot.spec.as_ref()?.running.get(dim);
     }
@@ -219,13 +220,13 @@ pub(crate) fn find_ceiling(slot: &Slot, dim: Dim) -> Option<i128> {
 pub(crate) fn find_first_short_quota(
     slots: &[Slot],
     path: &[QueueIndex],
-    asked: &[(Dim, i128)],
-) -> Option<(QueueIndex, Dim, i128)> {
+    asked: &[(Dim, Amount)],
+) -> Option<(QueueIndex, Dim, Amount)> {
     path.iter().find_map(|node| {
         let slot = &slots[node.index()];
         asked.iter().find_map(|(dim, asked)| {
             let free = free_quota(slot, *dim)?;
-            (*asked > 0 && *asked > free).then_some((*node, *dim, *asked))
+            (asked.is_positive() && *asked > free).then_some((*node, *dim, *asked))
         })
     })
 }
@@ -244,7 +245,7 @@ pub(crate) fn explain_unsatisfiable(
     fleet: &FleetResources,
     node: QueueIndex,
     shape: &JobShape,
-    holds: impl Fn(QueueIndex, Dim) -> i128,
+    holds: impl Fn(QueueIndex, Dim) -> Amount,
 ) -> Option<Reason> {
     let queue = &slots[node.index()];
     let exceeds = |bound: Bound, at: QueueIndex, dim: Dim, limit: Quantity| {
@@ -254,15 +255,15 @@ pub(crate) fn explain_unsatisfiable(
             bound,
             resource: dims.resource_of(dim).clone(),
             asked,
-            holds: Quantity::from_nano(holds(at, dim)).with_suffixes_of(asked),
+            holds: holds(at, dim).to_quantity_like(asked),
             limit,
         }
     };
-    let asked = || shape.sparse.iter().filter(|(_, asked)| *asked > 0);
+    let asked = || shape.sparse.iter().filter(|(_, asked)| asked.is_positive());
     for at in &queue.path {
         let slot = &slots[at.index()];
         for (dim, asked) in asked() {
-            if slot.capability.get(*dim).is_some_and(|limit| asked + holds(*at, *dim) > limit) {
+            if slot.capability.get(*dim).is_some_and(|limit| *asked + holds(*at, *dim) > limit) {
                 let limit = shown_limit(slot, dims, *dim);
                 return Some(exceeds(Bound::Queue(slot.name.clone()), *at, *dim, limit));
             }
@@ -270,8 +271,8 @@ pub(crate) fn explain_unsatisfiable(
     }
     if let Some(whole) = fleet.whole.as_ref() {
         let of = |dim: &Dim| whole.get(dims.resource_of(*dim).as_str());
-        let beyond = |(dim, asked): &&(Dim, i128)| {
-            !dims.resource_of(*dim).is_card() && asked + holds(QueueIndex::ROOT, *dim) > of(dim).as_nano()
+        let beyond = |(dim, asked): &&(Dim, Amount)| {
+            !dims.resource_of(*dim).is_card() && *asked + holds(QueueIndex::ROOT, *dim) > of(dim).into()
         };
         if let Some((dim, _)) = asked().find(beyond) {
             return Some(exceeds(Bound::Fleet, QueueIndex::ROOT, *dim, of(dim)));
@@ -281,10 +282,9 @@ pub(crate) fn explain_unsatisfiable(
     queue.path.iter().rev().filter(|at| **at != QueueIndex::ROOT).find_map(|at| {
         let slot = &slots[at.index()];
         let short =
-            |(dim, asked): &&(Dim, i128)| slot.reach.get(*dim).is_some_and(|most| asked + holds(*at, *dim) > most);
+            |(dim, asked): &&(Dim, Amount)| slot.reach.get(*dim).is_some_and(|most| *asked + holds(*at, *dim) > most);
         let (dim, _) = asked().find(short)?;
-        let most = Quantity::from_nano(slot.reach.get(*dim)?)
-            .with_suffixes_of(fleet.ready.get(dims.resource_of(*dim).as_str()));
+        let most = slot.reach.get(*dim)?.to_quantity_like(fleet.ready.get(dims.resource_of(*dim).as_str()));
         Some(exceeds(Bound::Guaranteed(slot.name.clone()), *at, *dim, most))
     })
 }
@@ -305,7 +305,7 @@ pub(crate) fn find_limiting_bound(
                 (Bound::Fleet, fleet.ready.get(dims.resource_of(dim).as_str()))
             } else {
                 let like = fleet.ready.get(dims.resource_of(dim).as_str());
-                (Bound::Guaranteed(slot.name.clone()), Quantity::from_nano(left).with_suffixes_of(like))
+                (Bound::Guaranteed(slot.name.clone()), left.to_quantity_like(like))
             }
         }
         _ => (Bound::Queue(slot.name.clone()), shown_limit(slot, dims, dim)),
@@ -314,6 +314,5 @@ pub(crate) fn find_limiting_bound(
 
 fn shown_limit(slot: &Slot, dims: &Dims, dim: Dim) -> Quantity {
     let written = slot.spec.as_ref().and_then(|spec| spec.capability.get(dims.resource_of(dim).as_str()));
-    let limit = slot.capability.get(dim).map_or(Quantity::ZERO, Quantity::from_nano);
-    written.map_or(limit, |written| limit.with_suffixes_of(written))
+    slot.capability.get(dim).unwrap_or_default().to_quantity_like(written.unwrap_or_default())
 }

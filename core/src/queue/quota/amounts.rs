@@ -1,11 +1,10 @@
-//! Amounts as integers by interned resource, for the inner loop of admission.
-//!
-//! Exact: billionths of a unit in 128 bits, as [`crate::quantity::Quantity`] holds them.
+//! Amounts by interned resource, for the inner loop of admission.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     quantity::Quantity,
+    queue::quota::amount::Amount,
     resources::{ResourceName, Resources},
     tenant::Tenant,
 };
@@ -122,9 +121,9 @@ impl Dims {
     }
 
     /// An amount as people read it.
-    pub(crate) fn name_amount(&self, dim: Dim, amount: i128) -> (ResourceName, Quantity) {
+    pub(crate) fn name_amount(&self, dim: Dim, amount: Amount) -> (ResourceName, Quantity) {
         let name = self.resource_of(dim);
-        (name.clone(), name.quantity_from_nano(amount))
+        (name.clone(), amount.to_quantity_of(name))
     }
 
     /// The number of a tenant's jobs.
@@ -142,7 +141,7 @@ impl Dims {
         amounts
             .iter()
             .filter(|(_, amount)| !amount.is_zero())
-            .map(|(n, a)| (self.intern_resource(n), a.as_nano()))
+            .map(|(n, a)| (self.intern_resource(n), a.into()))
             .collect()
     }
 
@@ -165,7 +164,12 @@ impl Dims {
 }
 
 /// Amounts other than zero, in the order of their names (so that the first one short is always the same one).
-pub(crate) type Sparse = Box<[(Dim, i128)]>;
+pub(crate) type Sparse = Box<[(Dim, Amount)]>;
+
+/// What there is of a dimension among these.
+pub(crate) fn find_amount(amounts: &[(Dim, Amount)], dim: Dim) -> Amount {
+    amounts.iter().find(|(known, _)| *known == dim).map_or(Amount::ZERO, |(_, amount)| *amount)
+}
 
 /// So many are searched through faster than a tree.
 const FEW: usize = 16;
@@ -235,29 +239,29 @@ impl<V: Copy> ByDim<V> {
 
 /// Amounts by dimension, without those that are zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct DimAmounts(ByDim<i128>);
+pub(crate) struct DimAmounts(ByDim<Amount>);
 
 impl DimAmounts {
-    pub(crate) fn get(&self, dim: Dim) -> i128 {
-        self.0.get(dim).unwrap_or(0)
+    pub(crate) fn get(&self, dim: Dim) -> Amount {
+        self.0.get(dim).unwrap_or_default()
     }
 
-    pub(crate) fn set(&mut self, dim: Dim, amount: i128) {
-        if amount == 0 {
+    pub(crate) fn set(&mut self, dim: Dim, amount: Amount) {
+        if amount.is_zero() {
             self.0.remove(dim);
         } else {
             self.0.insert(dim, amount);
         }
     }
 
-    pub(crate) fn add(&mut self, amounts: &[(Dim, i128)]) {
+    pub(crate) fn add(&mut self, amounts: &[(Dim, Amount)]) {
         self.add_times(amounts, 1);
     }
 
     /// Adds amounts so many times; -1 takes them away.
-    pub(crate) fn add_times(&mut self, amounts: &[(Dim, i128)], times: i128) {
+    pub(crate) fn add_times(&mut self, amounts: &[(Dim, Amount)], times: i64) {
         for (dim, amount) in amounts {
-            self.set(*dim, self.get(*dim) + times * amount);
+            self.set(*dim, self.get(*dim) + *amount * times);
         }
     }
 
@@ -268,7 +272,7 @@ impl DimAmounts {
     }
 
     /// Each amount together with the other's of the same dimension.
-    pub(crate) fn zip(&self, other: &Self, both: impl Fn(i128, i128) -> i128) -> Self {
+    pub(crate) fn zip(&self, other: &Self, both: impl Fn(Amount, Amount) -> Amount) -> Self {
         let mut all = Self::default();
         for (dim, _) in self.iter().chain(other.iter()) {
             all.set(dim, both(self.get(dim), other.get(dim)));
@@ -276,7 +280,7 @@ impl DimAmounts {
         all
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Dim, i128)> + Clone {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Dim, Amount)> + Clone {
         self.0.iter()
     }
 
@@ -294,16 +298,16 @@ impl DimAmounts {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Ceilings {
     /// Those that are others than the rest.
-    listed: ByDim<Option<i128>>,
+    listed: ByDim<Option<Amount>>,
     /// The ceiling of every resource that is not listed: the fleet has nothing of what no cluster names. Of a card
     /// model that is not listed there is any amount, for what clusters have is not summed up by model.
-    rest: Option<i128>,
+    rest: Option<Amount>,
 }
 
 impl Ceilings {
     /// Everything not set is nothing.
     pub(crate) const fn nothing() -> Self {
-        Self { listed: ByDim::new(), rest: Some(0) }
+        Self { listed: ByDim::new(), rest: Some(Amount::ZERO) }
     }
 
     /// What is listed nowhere is as it is in these.
@@ -311,11 +315,11 @@ impl Ceilings {
         Self { listed: ByDim::new(), rest: other.rest }
     }
 
-    pub(crate) fn get(&self, dim: Dim) -> Option<i128> {
+    pub(crate) fn get(&self, dim: Dim) -> Option<Amount> {
         self.listed.get(dim).unwrap_or_else(|| self.unlisted(dim))
     }
 
-    pub(crate) fn set(&mut self, dim: Dim, ceiling: Option<i128>) {
+    pub(crate) fn set(&mut self, dim: Dim, ceiling: Option<Amount>) {
         if ceiling == self.unlisted(dim) {
             self.listed.remove(dim);
         } else {
@@ -328,12 +332,12 @@ impl Ceilings {
         self.listed.len()
     }
 
-    fn unlisted(&self, dim: Dim) -> Option<i128> {
+    fn unlisted(&self, dim: Dim) -> Option<Amount> {
         self.rest.filter(|_| !dim.is_card())
     }
 
     /// Those that are listed, and not unlimited.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Dim, i128)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Dim, Amount)> {
         self.listed.iter().filter_map(|(dim, ceiling)| Some((dim, ceiling?)))
     }
 }
@@ -347,10 +351,11 @@ mod tests {
         let mut dims = Dims::default();
         let [gpu, model] = ["x.io/gpu", "x.io/gpu:a"].map(|name| dims.intern_resource(&name.into()));
         let mut ceilings = Ceilings::nothing();
-        assert_eq!([gpu, model].map(|dim| ceilings.get(dim)), [Some(0), None]);
-        ceilings.set(model, Some(0));
+        let nothing = Some(Amount::ZERO);
+        assert_eq!([gpu, model].map(|dim| ceilings.get(dim)), [nothing, None]);
+        ceilings.set(model, nothing);
         let [later, other] = ["y.io/gpu", "y.io/gpu:a"].map(|name| dims.intern_resource(&name.into()));
-        assert_eq!([gpu, model, later, other].map(|dim| ceilings.get(dim)), [Some(0), Some(0), Some(0), None]);
+        assert_eq!([gpu, model, later, other].map(|dim| ceilings.get(dim)), [nothing, nothing, nothing, None]);
         assert_eq!([gpu, model, later, other].map(Dim::is_card), [false, true, false, true]);
         assert_eq!(dims.resource_of(other).as_str(), "y.io/gpu:a");
         assert!(!Dim::JOBS.is_card() && !dims.intern_tenant(&Tenant::Namespace("ns".into())).is_card());
@@ -402,14 +407,14 @@ mod tests {
         let mut dims = Dims::default();
         let [gpu, model] = ["x.io/gpu", "x.io/gpu:a"].map(|name| dims.intern_resource(&name.into()));
         let mut amounts = DimAmounts::default();
-        amounts.add(&[(gpu, 2), (model, 1)]);
-        amounts.add_times(&[(gpu, 1), (model, 1)], -2);
-        assert_eq!(amounts.iter().collect::<Vec<_>>(), [(model, -1)]);
+        amounts.add(&[(gpu, Amount(2)), (model, Amount(1))]);
+        amounts.add_times(&[(gpu, Amount(1)), (model, Amount(1))], -2);
+        assert_eq!(amounts.iter().collect::<Vec<_>>(), [(model, Amount(-1))]);
         let mut ceilings = Ceilings::nothing();
-        ceilings.set(gpu, Some(7));
-        ceilings.set(model, Some(0));
-        assert_eq!(ceilings.iter().collect::<Vec<_>>(), [(gpu, 7), (model, 0)]);
-        ceilings.set(gpu, Some(0));
+        ceilings.set(gpu, Some(Amount(7)));
+        ceilings.set(model, Some(Amount::ZERO));
+        assert_eq!(ceilings.iter().collect::<Vec<_>>(), [(gpu, Amount(7)), (model, Amount::ZERO)]);
+        ceilings.set(gpu, Some(Amount::ZERO));
         ceilings.set(model, None);
         assert_eq!(ceilings, Ceilings::nothing());
     }

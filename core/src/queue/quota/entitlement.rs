@@ -22,6 +22,7 @@ use std::collections::BTreeSet;
 use crate::{
     queue::{
         quota::{
+            amount::Amount,
             amounts::{Ceilings, Dim, DimAmounts, Dims},
             slot::{QueueIndex, QuotaRequest, Slot},
             water_fill::{Portion, fill_by_weight},
@@ -95,13 +96,13 @@ fn reset_from_spec(slot: &mut Slot, dims: &mut Dims) {
     slot.asked = QuotaRequest::default();
     let Some(spec) = &slot.spec else { return };
     for (name, ceiling) in spec.ceilings() {
-        slot.capability.set(dims.intern_resource(name), Some(ceiling.as_nano()));
+        slot.capability.set(dims.intern_resource(name), Some(ceiling.into()));
     }
     for (name, amount) in spec.guarantee.iter().filter(|(name, _)| name.counts_in_queues()) {
-        slot.asked.guarantee.set(dims.intern_resource(name), amount.as_nano().max(0));
+        slot.asked.guarantee.set(dims.intern_resource(name), Amount::from(amount).max(Amount::ZERO));
     }
     for (name, amount) in spec.deserved.iter().filter(|(name, _)| name.counts_in_queues()) {
-        slot.asked.deserved.set(dims.intern_resource(name), Some(amount.as_nano().max(0)));
+        slot.asked.deserved.set(dims.intern_resource(name), Some(Amount::from(amount).max(Amount::ZERO)));
     }
 }
 
@@ -134,7 +135,7 @@ fn set_guarantees(slots: &mut [Slot], order: &[QueueIndex], named: &BTreeSet<Dim
         let explicit = slots[node.index()].sets_deserved();
         for dim in named.iter().copied() {
             let below = children.iter().map(|child| &slots[child.index()].asked);
-            let sum: i128 = below.clone().map(|asked| asked.guarantee.get(dim)).sum();
+            let sum: Amount = below.clone().map(|asked| asked.guarantee.get(dim)).sum();
             let deserved = below.filter_map(|asked| asked.deserved.get(dim)).reduce(|a, b| a + b);
             let above = slots[node.index()].parent.map(|parent| &slots[parent.index()].asked.most);
             let above = above.and_then(|most| most.get(dim));
@@ -143,11 +144,11 @@ fn set_guarantees(slots: &mut [Slot], order: &[QueueIndex], named: &BTreeSet<Dim
                 slot.asked.too_much.push((dim, sum));
             }
             // More than its own ceiling would take from its siblings what it can never use.
-            let ceiling = slot.capability.get(dim).unwrap_or(i128::MAX);
+            let ceiling = slot.capability.get(dim).unwrap_or(Amount::MAX);
             let mut guarantee = slot.asked.guarantee.get(dim).max(sum).min(ceiling);
             if above.is_some_and(|most| guarantee > most) {
                 slot.asked.never.push((dim, guarantee));
-                guarantee = 0;
+                guarantee = Amount::ZERO;
             }
             slot.asked.guarantee.set(dim, guarantee);
             if !explicit && deserved.is_some() {
@@ -169,7 +170,7 @@ fn set_reachable_quota(slots: &mut [Slot], order: &[QueueIndex], named: &BTreeSe
         }
         for dim in named.iter().copied() {
             let kept = above.get(dim).map(|most| compute_kept_guarantees(slots, &children, dim, most));
-            let sum: i128 = kept.iter().flatten().sum();
+            let sum: Amount = kept.iter().flatten().copied().sum();
             for (i, child) in children.iter().enumerate() {
                 let slot = &mut slots[child.index()];
                 let left = above.get(dim).zip(kept.as_ref()).map(|(most, kept)| most - sum + kept[i]);
@@ -181,22 +182,22 @@ fn set_reachable_quota(slots: &mut [Slot], order: &[QueueIndex], named: &BTreeSe
 }
 
 /// What each of these is guaranteed of as much as there is.
-fn compute_kept_guarantees(slots: &[Slot], children: &[QueueIndex], dim: Dim, most: i128) -> Vec<i128> {
-    let asked: Vec<i128> = children.iter().map(|child| slots[child.index()].asked.guarantee.get(dim)).collect();
-    let portion = |most: &i128| Portion { weight: 1, least: 0, most: *most };
-    match asked.iter().sum::<i128>() {
-        0 => asked,
-        sum if sum <= most => asked,
-        _ => fill_by_weight(most, &asked.iter().map(portion).collect::<Vec<_>>()),
+fn compute_kept_guarantees(slots: &[Slot], children: &[QueueIndex], dim: Dim, most: Amount) -> Vec<Amount> {
+    let asked: Vec<Amount> = children.iter().map(|child| slots[child.index()].asked.guarantee.get(dim)).collect();
+    let sum: Amount = asked.iter().copied().sum();
+    if sum.is_zero() || sum <= most {
+        return asked;
     }
+    let portion = |most: &Amount| Portion { weight: 1, least: Amount::ZERO, most: *most };
+    fill_by_weight(most, &asked.iter().map(portion).collect::<Vec<_>>())
 }
 
 /// Divides what `parent` has of one resource among its children.
 fn divide_among_children(slots: &mut [Slot], parent: QueueIndex, children: &[QueueIndex], dim: Dim) {
     let above = slots[parent.index()].real.get(dim);
-    let real = above.unwrap_or(i128::MAX);
+    let real = above.unwrap_or(Amount::MAX);
     let kept = compute_kept_guarantees(slots, children, dim, real);
-    let sum: i128 = kept.iter().sum();
+    let sum: Amount = kept.iter().copied().sum();
     for (child, kept) in children.iter().zip(kept) {
         let slot = &mut slots[child.index()];
         let left = (sum > kept).then_some(real - sum + kept);
@@ -211,20 +212,24 @@ fn divide_among_children(slots: &mut [Slot], parent: QueueIndex, children: &[Que
 fn divide_deserved(slots: &mut [Slot], parent: QueueIndex, children: &[QueueIndex], dim: Dim) {
     let root = parent == QueueIndex::ROOT;
     let above = &slots[parent.index()];
-    let have = if root { above.real.get(dim).unwrap_or(i128::MAX) } else { above.asked.granted.get(dim).unwrap_or(0) };
+    let have = if root {
+        above.real.get(dim).unwrap_or(Amount::MAX)
+    } else {
+        above.asked.granted.get(dim).unwrap_or_default()
+    };
     let portions = children.iter().map(|child| {
         let slot = &slots[child.index()];
         let least = slot.guarantee.get(dim);
-        let most = slot.asked.deserved.get(dim).unwrap_or(0).min(slot.real_capability(dim)).max(least);
+        let most = slot.asked.deserved.get(dim).unwrap_or_default().min(slot.real_capability(dim)).max(least);
         Portion { weight: 1, least, most }
     });
-    let mut parts: Vec<i128> = portions.clone().map(|portion| portion.most).collect();
-    if !root && parts.iter().sum::<i128>() > have {
+    let mut parts: Vec<Amount> = portions.clone().map(|portion| portion.most).collect();
+    if !root && parts.iter().copied().sum::<Amount>() > have {
         parts = fill_by_weight(have, &portions.collect::<Vec<_>>());
     }
     let by_weight: Vec<usize> = (0..children.len()).filter(|i| !slots[children[*i].index()].sets_deserved()).collect();
     if !by_weight.is_empty() {
-        let said: i128 = parts.iter().sum::<i128>() - by_weight.iter().map(|i| parts[*i]).sum::<i128>();
+        let said = parts.iter().copied().sum::<Amount>() - by_weight.iter().map(|i| parts[*i]).sum();
         let portions: Vec<Portion> = by_weight
             .iter()
             .map(|i| {
@@ -233,13 +238,13 @@ fn divide_deserved(slots: &mut [Slot], parent: QueueIndex, children: &[QueueInde
                 Portion { weight, least: parts[*i], most: slot.real_capability(dim) }
             })
             .collect();
-        for (i, part) in by_weight.iter().zip(fill_by_weight((have - said).max(0), &portions)) {
+        for (i, part) in by_weight.iter().zip(fill_by_weight((have - said).max(Amount::ZERO), &portions)) {
             parts[*i] = part;
         }
     }
     for (child, part) in children.iter().zip(parts) {
         let slot = &mut slots[child.index()];
-        if part > 0 || slot.asked.deserved.get(dim).is_some() {
+        if part.is_positive() || slot.asked.deserved.get(dim).is_some() {
             slot.asked.granted.set(dim, Some(part));
         }
     }
@@ -248,13 +253,13 @@ fn divide_deserved(slots: &mut [Slot], parent: QueueIndex, children: &[QueueInde
 /// The root is promised, and deserves, what its children do.
 fn sum_root_amounts(slots: &mut [Slot], children: &[QueueIndex], named: &BTreeSet<Dim>) {
     for dim in named.iter().copied() {
-        let of = |slots: &[Slot], amount: fn(&Slot, Dim) -> Option<i128>| {
+        let of = |slots: &[Slot], amount: fn(&Slot, Dim) -> Option<Amount>| {
             children.iter().filter_map(|child| amount(&slots[child.index()], dim)).reduce(|a, b| a + b)
         };
         let guarantee = of(slots, |slot, dim| Some(slot.guarantee.get(dim)));
         let deserved = of(slots, |slot, dim| slot.asked.granted.get(dim));
         let root = &mut slots[QueueIndex::ROOT.index()];
-        root.guarantee.set(dim, guarantee.unwrap_or(0));
+        root.guarantee.set(dim, guarantee.unwrap_or_default());
         root.asked.granted.set(dim, deserved);
     }
 }

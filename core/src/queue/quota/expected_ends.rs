@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    queue::quota::{amounts::Dim, slot::QueueIndex},
+    queue::quota::{amount::Amount, amounts::Dim, slot::QueueIndex},
     time::EpochSeconds,
 };
 
 /// What ends when, under each queue.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ExpectedEnds(BTreeMap<(QueueIndex, Dim), BTreeMap<EpochSeconds, i128>>);
+pub(crate) struct ExpectedEnds(BTreeMap<(QueueIndex, Dim), BTreeMap<EpochSeconds, Amount>>);
 
 impl ExpectedEnds {
     /// What ends then, for a queue with those above it, was so much and is so much.
@@ -17,24 +17,21 @@ impl ExpectedEnds {
         &mut self,
         path: &[QueueIndex],
         end: EpochSeconds,
-        was: &[(Dim, i128)],
-        is: &[(Dim, i128)],
+        was: &[(Dim, Amount)],
+        is: &[(Dim, Amount)],
     ) {
         for at in path {
-            for (dim, amount) in was {
-                self.add(*at, *dim, end, -amount);
-            }
-            for (dim, amount) in is {
-                self.add(*at, *dim, end, *amount);
+            for (amounts, times) in [(was, -1), (is, 1)] {
+                amounts.iter().for_each(|(dim, amount)| self.add(*at, *dim, end, *amount * times));
             }
         }
     }
 
-    fn add(&mut self, at: QueueIndex, dim: Dim, end: EpochSeconds, amount: i128) {
+    fn add(&mut self, at: QueueIndex, dim: Dim, end: EpochSeconds, amount: Amount) {
         let ends = self.0.entry((at, dim)).or_default();
         let sum = ends.entry(end).or_default();
         *sum += amount;
-        if *sum == 0 {
+        if sum.is_zero() {
             ends.remove(&end);
             if ends.is_empty() {
                 self.0.remove(&(at, dim));
@@ -47,13 +44,13 @@ impl ExpectedEnds {
         &self,
         at: QueueIndex,
         dim: Dim,
-        mut lacks: i128,
+        mut lacks: Amount,
         now: EpochSeconds,
     ) -> Option<EpochSeconds> {
         let later = self.0.get(&(at, dim))?.range(now.checked_add(1)?..);
         for (end, amount) in later {
-            lacks -= amount;
-            if lacks <= 0 {
+            lacks -= *amount;
+            if !lacks.is_positive() {
                 return Some(*end);
             }
         }

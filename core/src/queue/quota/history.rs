@@ -5,7 +5,7 @@
 //! `usageHalfLifeTime` of admission fair sharing, KEP-4136). Means are brought up to date at full [`TICK`]s of the
 //! clock, all at once, so that who goes first depends on what happened when, and not on how often anybody asked.
 
-use crate::time::EpochSeconds;
+use crate::{queue::quota::amount::Amount, time::EpochSeconds};
 
 /// Seconds between two updates of the means.
 pub(crate) const TICK: i64 = 10;
@@ -74,8 +74,8 @@ fn compute_decay_factor(elapsed: i64, half_life: i64) -> i128 {
 
 impl KeptFraction {
     /// A mean brought up to date: `was`, and then `now` all the time.
-    pub(crate) const fn age_mean(self, was: i128, now: i128) -> i128 {
-        now + ((was - now).saturating_mul(self.0) >> 32)
+    pub(crate) fn age_mean(self, was: Amount, now: Amount) -> Amount {
+        now + Amount((was - now).0.saturating_mul(self.0) >> 32)
     }
 }
 
@@ -103,17 +103,18 @@ mod tests {
         assert_eq!(often.advance_to(1_000_003.into()), None, "there is no past yet");
         assert_eq!(often.advance_to(1_000_009.into()), None);
         let mut seldom = often;
+        let was = Amount(1 << 40);
         let of = |decay: &mut Decay, now| {
-            decay.advance_to(EpochSeconds::new(now)).map_or(1 << 40, |kept| kept.age_mean(1 << 40, 0))
+            decay.advance_to(EpochSeconds::new(now)).map_or(was, |kept| kept.age_mean(was, Amount::ZERO))
         };
-        let (mut mean, mut now) = (1 << 40, 1_000_009);
+        let (mut mean, mut now) = (was, 1_000_009);
         while now < 1_000_060 {
             now += 7;
-            mean = often.advance_to(EpochSeconds::new(now)).map_or(mean, |kept| kept.age_mean(mean, 0));
+            mean = often.advance_to(EpochSeconds::new(now)).map_or(mean, |kept| kept.age_mean(mean, Amount::ZERO));
         }
         let at_once = of(&mut seldom, now);
-        assert!((mean - at_once).abs() < 1 << 12, "{mean} {at_once}");
-        assert_eq!(at_once, 1 << 39);
+        assert!((mean - at_once).0.abs() < 1 << 12, "{mean:?} {at_once:?}");
+        assert_eq!(at_once, was / 2);
         assert_eq!(seldom.advance_to(EpochSeconds::new(now - 30)), None, "time does not go back");
     }
 }

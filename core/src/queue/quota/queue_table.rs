@@ -15,6 +15,7 @@ use crate::{
     queue::{
         quota::{
             admission::{self, JobShape},
+            amount::Amount,
             amounts::{Dim, DimAmounts, Dims},
             expected_ends::ExpectedEnds,
             history::KeptFraction,
@@ -199,12 +200,12 @@ impl QueueTable {
 /// Quota.
 impl QueueTable {
     /// What is free of `dim` at this queue alone; `None` without a ceiling.
-    pub(crate) fn free_quota(&self, at: QueueIndex, dim: Dim) -> Option<i128> {
+    pub(crate) fn free_quota(&self, at: QueueIndex, dim: Dim) -> Option<Amount> {
         admission::free_quota(&self[at], dim)
     }
 
     /// Whether so much is free at this queue alone.
-    pub(crate) fn has_free_quota(&self, (at, dim, needed): (QueueIndex, Dim, i128)) -> bool {
+    pub(crate) fn has_free_quota(&self, (at, dim, needed): (QueueIndex, Dim, Amount)) -> bool {
         self.free_quota(at, dim).is_none_or(|free| needed <= free)
     }
 
@@ -212,8 +213,8 @@ impl QueueTable {
     pub(crate) fn find_first_short_quota(
         &self,
         path: &[QueueIndex],
-        asked: &[(Dim, i128)],
-    ) -> Option<(QueueIndex, Dim, i128)> {
+        asked: &[(Dim, Amount)],
+    ) -> Option<(QueueIndex, Dim, Amount)> {
         admission::find_first_short_quota(&self.slots, path, asked)
     }
 
@@ -222,7 +223,7 @@ impl QueueTable {
         &self,
         node: QueueIndex,
         shape: &JobShape,
-        holds: impl Fn(QueueIndex, Dim) -> i128,
+        holds: impl Fn(QueueIndex, Dim) -> Amount,
     ) -> Option<Reason> {
         admission::explain_unsatisfiable(&self.slots, &self.dims, &self.fleet, node, shape, holds)
     }
@@ -241,7 +242,7 @@ impl QueueTable {
     }
 
     /// Charges a queue, and all above it, these amounts so many times; -1 takes them back.
-    pub(crate) fn charge_path(&mut self, node: QueueIndex, amounts: &[(Dim, i128)], times: i128) {
+    pub(crate) fn charge_path(&mut self, node: QueueIndex, amounts: &[(Dim, Amount)], times: i64) {
         self.version += 1;
         self.slots[node.index()].charge_own(amounts, times);
         for i in 0..self[node].path.len() {
@@ -255,8 +256,8 @@ impl QueueTable {
         &mut self,
         node: QueueIndex,
         end: EpochSeconds,
-        was: &[(Dim, i128)],
-        is: &[(Dim, i128)],
+        was: &[(Dim, Amount)],
+        is: &[(Dim, Amount)],
     ) {
         self.version += 1;
         self.ends.replace_ending_amount(&self.slots[node.index()].path, end, was, is);
@@ -272,7 +273,7 @@ impl QueueTable {
         &self,
         at: QueueIndex,
         dim: Dim,
-        lacks: i128,
+        lacks: Amount,
         now: EpochSeconds,
     ) -> Option<EpochSeconds> {
         self.ends.find_time_when_freed(at, dim, lacks, now)

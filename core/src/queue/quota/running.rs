@@ -7,20 +7,23 @@
 
 use crate::{
     queue::{
-        quota::amounts::{Dim, Dims, Sparse},
+        quota::{
+            amount::Amount,
+            amounts::{Dim, Dims, Sparse},
+        },
         spec::RunningLimits,
     },
     tenant::Tenant,
 };
 
 impl RunningLimits {
-    pub(crate) fn get(self, dim: Dim) -> Option<i128> {
+    pub(crate) fn get(self, dim: Dim) -> Option<Amount> {
         let limit = match dim {
             Dim::JOBS => self.all,
             dim if dim.is_of_user() => self.of_user,
             _ => self.of_namespace,
         };
-        limit.map(i128::from)
+        limit.map(Amount::of_jobs)
     }
 }
 
@@ -52,9 +55,10 @@ impl Counted {
     pub(crate) fn list_counts(&self, dims: &mut Dims) -> Sparse {
         let jobs = match self {
             Self::Job | Self::JobOf(_) => 1,
-            Self::Jobs(jobs, _) => i128::from(*jobs),
+            Self::Jobs(jobs, _) => *jobs,
             Self::More(_) => return Sparse::default(),
         };
+        let jobs = Amount::of_jobs(jobs);
         let of = self.tenants().iter().map(|tenant| (dims.intern_tenant(tenant), jobs));
         [(Dim::JOBS, jobs)].into_iter().chain(of).collect()
     }

@@ -6,6 +6,7 @@ use crate::{
     gang::QueueName,
     queue::{
         quota::{
+            amount::Amount,
             amounts::{Ceilings, Dim, DimAmounts, Sparse},
             tenant_share::TenantCharge,
         },
@@ -106,19 +107,19 @@ impl Slot {
     }
 
     /// Charges its own jobs these amounts so many times; -1 takes them back. What is no resource counts jobs.
-    pub(crate) fn charge_own(&mut self, amounts: &[(Dim, i128)], times: i128) {
+    pub(crate) fn charge_own(&mut self, amounts: &[(Dim, Amount)], times: i64) {
         add_charge((&mut self.own, &mut self.own_running), amounts, times);
         let (resources, counts) = split_counts(amounts);
         for (tenant, _) in counts.iter().filter(|(dim, _)| *dim != Dim::JOBS) {
             self.of_tenants.entry(*tenant).or_default().add_times(resources, times);
-            if self.own_running.get(*tenant) == 0 {
+            if self.own_running.get(*tenant).is_zero() {
                 self.of_tenants.remove(tenant);
             }
         }
     }
 
     /// The same of its own jobs and those below it.
-    pub(crate) fn charge_subtree(&mut self, amounts: &[(Dim, i128)], times: i128) {
+    pub(crate) fn charge_subtree(&mut self, amounts: &[(Dim, Amount)], times: i64) {
         add_charge((&mut self.used, &mut self.running), amounts, times);
     }
 
@@ -136,12 +137,12 @@ impl Slot {
     }
 
     /// The most of `dim` that it can have now.
-    pub(crate) fn real_capability(&self, dim: Dim) -> i128 {
+    pub(crate) fn real_capability(&self, dim: Dim) -> Amount {
         self.real.get(dim).unwrap_or(Self::UNBOUNDED)
     }
 
     /// More than any quantity, and small enough to be added up and multiplied.
-    const UNBOUNDED: i128 = 1 << 94;
+    const UNBOUNDED: Amount = Amount(1 << 94);
 
     /// Takes down what a record says about the queues above, unless more is known; true if that changes anything.
     pub(crate) fn record_ancestors(&mut self, above: &[QueueName]) -> bool {
@@ -160,16 +161,16 @@ impl Slot {
     }
 }
 
-fn add_charge((used, running): (&mut DimAmounts, &mut DimAmounts), amounts: &[(Dim, i128)], times: i128) {
+fn add_charge((used, running): (&mut DimAmounts, &mut DimAmounts), amounts: &[(Dim, Amount)], times: i64) {
     let (resources, counts) = split_counts(amounts);
     used.add_times(resources, times);
     running.add_times(counts, times);
 }
 
-type SparseRef<'a> = &'a [(Dim, i128)];
+type SparseRef<'a> = &'a [(Dim, Amount)];
 
 /// A charge has its resources first, then what it counts as.
-pub(crate) fn split_counts(amounts: &[(Dim, i128)]) -> (SparseRef<'_>, SparseRef<'_>) {
+pub(crate) fn split_counts(amounts: &[(Dim, Amount)]) -> (SparseRef<'_>, SparseRef<'_>) {
     amounts.split_at(amounts.partition_point(|(dim, _)| !dim.counts_jobs()))
 }
 
@@ -202,13 +203,13 @@ pub(crate) struct QuotaRequest {
     /// What it deserves in the end.
     pub(super) granted: Ceilings,
     /// A guarantee that is more than there can ever be.
-    pub(crate) never: Vec<(Dim, i128)>,
+    pub(crate) never: Vec<(Dim, Amount)>,
     /// What all children are guaranteed together, where it is more than there can ever be.
-    pub(crate) too_much: Vec<(Dim, i128)>,
+    pub(crate) too_much: Vec<(Dim, Amount)>,
 }
 
 impl QuotaRequest {
-    pub(crate) fn most_of(&self, dim: Dim) -> Option<i128> {
+    pub(crate) fn most_of(&self, dim: Dim) -> Option<Amount> {
         self.most.get(dim)
     }
 }

@@ -3,7 +3,10 @@
 use std::{cell::Cell, cmp::Ordering, fmt};
 
 use crate::queue::{
-    quota::amounts::{Ceilings, Dim, DimAmounts},
+    quota::{
+        amount::Amount,
+        amounts::{Ceilings, Dim, DimAmounts},
+    },
     tenant_order::TenantOrder,
 };
 
@@ -25,7 +28,7 @@ pub(crate) struct TenantCharge {
 
 impl TenantCharge {
     /// Adds amounts so many times; -1 takes them away.
-    pub(crate) fn add_times(&mut self, amounts: &[(Dim, i128)], times: i128) {
+    pub(crate) fn add_times(&mut self, amounts: &[(Dim, Amount)], times: i64) {
         self.amounts.add_times(amounts, times);
         self.forget_share();
     }
@@ -39,7 +42,7 @@ impl TenantCharge {
     pub(crate) fn share(&self, real: &Ceilings) -> TenantShare {
         let share = self.share.get().unwrap_or_else(|| {
             let of_one = |(dim, amount)| Some(TenantShare::new(amount, real.get(dim)?));
-            let shares = self.amounts.iter().filter(|(_, amount)| *amount > 0).filter_map(of_one);
+            let shares = self.amounts.iter().filter(|(_, amount)| amount.is_positive()).filter_map(of_one);
             shares.max().unwrap_or(TenantShare::NOTHING)
         });
         self.share.set(Some(share));
@@ -59,8 +62,8 @@ pub(crate) struct TenantShare {
 impl TenantShare {
     pub(crate) const NOTHING: Self = Self { part: 0, whole: 1 };
 
-    fn new(part: i128, whole: i128) -> Self {
-        let (part, whole) = (part.max(0), whole.max(0));
+    fn new(part: Amount, whole: Amount) -> Self {
+        let (part, whole) = (part.0.max(0), whole.0.max(0));
         let divisor = find_common_divisor(part, whole).max(1);
         Self { part: part / divisor, whole: whole / divisor }
     }
@@ -123,41 +126,45 @@ mod tests {
     use super::*;
     use crate::queue::quota::amounts::Dims;
 
+    fn share(part: i128, whole: i128) -> TenantShare {
+        TenantShare::new(Amount(part), Amount(whole))
+    }
+
     #[test]
     fn a_share_is_kept_until_the_charge_or_what_the_queue_may_have_changes() {
         let mut dims = Dims::default();
         let [cpu, gpu] = ["cpu", "gpu"].map(|name| dims.intern_resource(&name.into()));
         let mut real = Ceilings::nothing();
-        real.set(cpu, Some(8));
+        real.set(cpu, Some(Amount(8)));
         real.set(gpu, None);
-        let mut charge = TenantCharge::default();
-        charge.add_times(&[(cpu, 2), (gpu, 7)], 1);
-        assert_eq!(charge.share(&real), TenantShare::new(1, 4), "what has no ceiling counts for nothing");
-        real.set(cpu, Some(4));
-        assert_eq!(charge.share(&real), TenantShare::new(1, 4));
+        let (mut charge, held) = (TenantCharge::default(), [(cpu, Amount(2)), (gpu, Amount(7))]);
+        charge.add_times(&held, 1);
+        assert_eq!(charge.share(&real), share(1, 4), "what has no ceiling counts for nothing");
+        real.set(cpu, Some(Amount(4)));
+        assert_eq!(charge.share(&real), share(1, 4));
         charge.forget_share();
-        assert_eq!(charge.share(&real), TenantShare::new(1, 2));
-        charge.add_times(&[(cpu, 2), (gpu, 7)], -1);
+        assert_eq!(charge.share(&real), share(1, 2));
+        charge.add_times(&held, -1);
         assert_eq!((charge.share(&real), charge.amounts), (TenantShare::NOTHING, DimAmounts::default()));
     }
 
     proptest! {
         #[test]
         fn shares_are_compared_as_fractions_are(a in 0..60i128, b in 1..60i128, c in 0..60i128, d in 1..60i128) {
-            let [first, second] = [TenantShare::new(a, b), TenantShare::new(c, d)];
+            let [first, second] = [share(a, b), share(c, d)];
             prop_assert_eq!(first.cmp(&second), (a * d).cmp(&(c * b)));
             prop_assert_eq!(first == second, first.cmp(&second).is_eq());
-            prop_assert!(first < TenantShare::new(1, 0));
+            prop_assert!(first < share(1, 0));
         }
     }
 
     #[test]
     fn shares_of_amounts_that_no_product_holds_are_compared_exactly() {
         let whole = 1i128 << 100;
-        let share = |part| TenantShare::new(part, whole - 1);
-        assert!(share(whole / 3) < share(whole / 3 + 1) && share(whole / 3 + 1) > TenantShare::new(1, 3));
-        assert_eq!(TenantShare::new(whole / 2, whole), TenantShare::new(1, 2));
-        assert_eq!(TenantShare::new(1, 0).cmp(&TenantShare::new(7, 0)), Ordering::Equal);
-        assert_eq!([TenantShare::new(1, 3), TenantShare::NOTHING].map(TenantShare::percent), [33, 0]);
+        let third = |more| share(whole / 3 + more, whole - 1);
+        assert!(third(0) < third(1) && third(1) > share(1, 3));
+        assert_eq!(share(whole / 2, whole), share(1, 2));
+        assert_eq!(share(1, 0).cmp(&share(7, 0)), Ordering::Equal);
+        assert_eq!([share(1, 3), TenantShare::NOTHING].map(TenantShare::percent), [33, 0]);
     }
 }

@@ -45,7 +45,8 @@ use crate::{
         capacity::ReservedClusters,
         pending::{job_order::JobId, line::Inadmissible, shape_table::ShapeId},
         quota::{
-            amounts::{Dim, Sparse},
+            amount::Amount,
+            amounts::{Dim, Sparse, find_amount},
             slot::QueueIndex,
         },
         reservation::{blocked::Blocked, cluster_hold::ClusterHold},
@@ -135,13 +136,13 @@ pub(crate) struct Shadow {
 
 impl Reservation {
     /// What of a resource counts as taken at a queue.
-    pub(crate) fn reserved_amount(&self, at: QueueIndex, dim: Dim) -> i128 {
-        if self.nodes.contains(&at) { self.asked_amount(dim) } else { 0 }
+    pub(crate) fn reserved_amount(&self, at: QueueIndex, dim: Dim) -> Amount {
+        if self.nodes.contains(&at) { self.asked_amount(dim) } else { Amount::ZERO }
     }
 
     /// What the reserving job asks for.
-    pub(crate) fn asked_amount(&self, dim: Dim) -> i128 {
-        self.asked.iter().find(|(asked, _)| *asked == dim).map_or(0, |(_, amount)| (*amount).max(0))
+    pub(crate) fn asked_amount(&self, dim: Dim) -> Amount {
+        find_amount(&self.asked, dim).max(Amount::ZERO)
     }
 
     /// Shapes that it blocks.

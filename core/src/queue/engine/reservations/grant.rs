@@ -16,6 +16,7 @@ use crate::{
         pending::{job_order::JobId, line::Inadmissible, shape_table::ShapeId},
         quota::{
             admission,
+            amount::Amount,
             amounts::{Dim, Sparse},
             slot::{QueueIndex, Slot},
         },
@@ -259,7 +260,8 @@ impl Engine {
     ) -> Reservation {
         let path = &self.queues[node].path;
         let asked: Sparse = self.shapes[shape].demand().copied().collect();
-        let is_short = |at: &QueueIndex, of: &(Dim, i128)| self.queues.find_first_short_quota(&[*at], &[*of]).is_some();
+        let is_short =
+            |at: &QueueIndex, of: &(Dim, Amount)| self.queues.find_first_short_quota(&[*at], &[*of]).is_some();
         let high = path.iter().rposition(|at| *at == up_to || asked.iter().any(|of| is_short(at, of))).unwrap_or(0);
         let short = asked.iter().filter(|of| scarce.contains(&of.0) || path[..=high].iter().any(|at| is_short(at, of)));
         let scarce = short.map(|(dim, _)| *dim).filter(|dim| !dim.counts_jobs()).collect();

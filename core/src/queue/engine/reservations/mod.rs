@@ -22,7 +22,6 @@ mod inadmissible;
 
 use crate::{
     gang::ClusterName,
-    quantity::Quantity,
     queue::{
         capacity::ReservedClusters,
         engine::{Engine, QueueingState},
@@ -30,7 +29,12 @@ use crate::{
             job_order::{JobId, JobKey, OrderPolicy},
             shape_table::ShapeId,
         },
-        quota::{admission::JobShape, amounts::Dim, slot::QueueIndex},
+        quota::{
+            admission::JobShape,
+            amount::Amount,
+            amounts::{Dim, find_amount},
+            slot::QueueIndex,
+        },
         reservation::{Reservation, ReservationCause, ReservationId, ReservationRank, Shadow, blocked::BlockedFirst},
     },
     reason::{Bound, Position, Reason},
@@ -155,8 +159,9 @@ impl Engine {
     #[must_use]
     pub fn contends_with_reservation(&self, id: &str) -> bool {
         let Some(QueueingState::Pending { node, key, shape, .. }) = self.jobs.get(id) else { return false };
-        let asks =
-            |reservation: &Reservation| reservation.scarce.iter().any(|dim| self.shapes[*shape].asked_amount(*dim) > 0);
+        let asks = |reservation: &Reservation| {
+            reservation.scarce.iter().any(|dim| self.shapes[*shape].asked_amount(*dim).is_positive())
+        };
         self.list_blocking_reservations(*node, key, *shape).iter().filter_map(|id| self.reservations.get(*id)).any(asks)
     }
 
@@ -172,10 +177,10 @@ impl Engine {
         let before = self.reservations.list_reservations_blocking(path, &reservation.rank);
         let mut start = self.now;
         for (i, at) in path.iter().enumerate() {
-            for (dim, asked) in reservation.asked.iter().filter(|(_, asked)| *asked > 0) {
+            for (dim, asked) in reservation.asked.iter().filter(|(_, asked)| asked.is_positive()) {
                 let Some(free) = self.queues.free_quota(*at, *dim) else { continue };
-                let lacks = asked + self.reserved_amount(&before, *at, *dim) - free;
-                if lacks <= 0 {
+                let lacks = *asked + self.reserved_amount(&before, *at, *dim) - free;
+                if !lacks.is_positive() {
                     continue;
                 }
                 if i > reservation.reach {
@@ -269,7 +274,7 @@ impl Engine {
     }
 
     /// What of a resource reservations count as taken at a queue.
-    pub(crate) fn reserved_amount(&self, blocking: &[ReservationId], at: QueueIndex, dim: Dim) -> i128 {
+    pub(crate) fn reserved_amount(&self, blocking: &[ReservationId], at: QueueIndex, dim: Dim) -> Amount {
         blocking
             .iter()
             .filter_map(|id| self.reservations.get(*id))
@@ -284,12 +289,13 @@ impl Engine {
         blocking: &[ReservationId],
         path: &[QueueIndex],
         shape: &JobShape,
-    ) -> Option<(QueueIndex, Dim, i128)> {
+    ) -> Option<(QueueIndex, Dim, Amount)> {
         path.iter().find_map(|node| {
             shape.demand().find_map(|(dim, asked)| {
                 let taken = self.reserved_amount(blocking, *node, *dim);
                 let free = self.queues.free_quota(*node, *dim)?;
-                (*asked > 0 && taken > 0 && asked + taken > free).then_some((*node, *dim, asked + taken))
+                let needed = *asked + taken;
+                (asked.is_positive() && taken.is_positive() && needed > free).then_some((*node, *dim, needed))
             })
         })
     }
@@ -303,7 +309,7 @@ impl Engine {
     ) -> Option<(ReservationId, Dim)> {
         blocking.iter().find_map(|id| {
             let reservation = self.reservations.get(*id).filter(|reservation| !reservation.preempts)?;
-            let scarce = reservation.scarce.iter().find(|dim| shape.asked_amount(**dim) > 0)?;
+            let scarce = reservation.scarce.iter().find(|dim| shape.asked_amount(**dim).is_positive())?;
             let below = (reservation.reach + 1).min(reservation.nodes.len() - 1);
             let common = reservation.nodes[..below].iter().filter(|node| path.contains(node));
             let within = |node: &QueueIndex| {
@@ -359,7 +365,7 @@ impl Engine {
         }
         let (bound, limit) = self.queues.find_limiting_bound(at, dim);
         let resource = self.queues.dims.resource_of(dim).clone();
-        let shown = |amount| Quantity::from_nano(amount).with_suffixes_of(limit);
+        let shown = |amount: Amount| amount.to_quantity_like(limit);
         let free = self.queues.free_quota(at, dim)?;
         Some(Reason::BlockedByReservation {
             queue: slot.name.clone(),
@@ -378,20 +384,20 @@ impl Engine {
     fn stays_within_deserved(
         &self,
         node: QueueIndex,
-        asked: &[(Dim, i128)],
+        asked: &[(Dim, Amount)],
         scarce: &[Dim],
-        more: &[(Dim, i128)],
+        more: &[(Dim, Amount)],
     ) -> bool {
         let slot = &self.queues[node];
-        let of =
-            |amounts: &[(Dim, i128)], dim| amounts.iter().find(|(at, _)| *at == dim).map_or(0, |(_, amount)| *amount);
         let deserved = |dim| slot.deserved.iter().find(|(at, _)| *at == dim).map(|(_, amount)| *amount);
-        let has = |dim| slot.used.get(dim) + of(more, dim);
-        let fits = |dim, deserved| has(dim) + of(asked, dim) <= deserved;
-        let stated =
-            asked.iter().filter(|(_, amount)| *amount > 0).filter_map(|(dim, _)| Some((*dim, deserved(*dim)?)));
+        let has = |dim| slot.used.get(dim) + find_amount(more, dim);
+        let fits = |dim, deserved| has(dim) + find_amount(asked, dim) <= deserved;
+        let stated = asked
+            .iter()
+            .filter(|(_, amount)| amount.is_positive())
+            .filter_map(|(dim, _)| Some((*dim, deserved(*dim)?)));
         scarce.iter().all(|dim| match deserved(*dim) {
-            _ if has(*dim) <= 0 => true,
+            _ if !has(*dim).is_positive() => true,
             Some(deserved) => fits(*dim, deserved),
             None => {
                 let mut stated = stated.clone().peekable();
@@ -402,9 +408,10 @@ impl Engine {
 
     /// Whether the fleet has as much idle as a job that lacks capacity asks for, with `more` taken: then it is
     /// nobody's share.
-    fn fleet_has_enough_idle(&self, reservation: &Reservation, more: &[(Dim, i128)]) -> bool {
-        let takes = |dim| more.iter().find(|(at, _)| *at == dim).map_or(0, |(_, amount)| *amount);
-        let left = |dim| self.queues.free_quota(QueueIndex::ROOT, dim).map_or(i128::MAX, |free| free - takes(dim));
+    fn fleet_has_enough_idle(&self, reservation: &Reservation, more: &[(Dim, Amount)]) -> bool {
+        let left = |dim| {
+            self.queues.free_quota(QueueIndex::ROOT, dim).map_or(Amount::MAX, |free| free - find_amount(more, dim))
+        };
         reservation.kept.is_some() && reservation.scarce.iter().all(|dim| left(*dim) >= reservation.asked_amount(*dim))
     }
 

@@ -1,6 +1,7 @@
 //! The naive model of reservations: every verdict and every reservation by looking at everything again.
 
 use super::*;
+use crate::queue::quota::{amount::Amount, amounts::find_amount};
 
 impl Engine {
     /// Every sleeper still has a reason to sleep, and every reservation is the one that looking at everything again
@@ -146,22 +147,22 @@ impl Engine {
         let mut starts = vec![self.now];
         for (at, (dim, asked)) in path.iter().flat_map(|at| reservation.asked.iter().map(move |asked| (at, asked))) {
             let Some(free) = self.queues.free_quota(*at, *dim) else { continue };
-            let lacks = asked
-                + before.iter().map(|id| self.reservations.get(*id).unwrap().reserved_amount(*at, *dim)).sum::<i128>()
+            let lacks = *asked
+                + before.iter().map(|id| self.reservations.get(*id).unwrap().reserved_amount(*at, *dim)).sum()
                 - free;
-            if lacks <= 0 {
+            if !lacks.is_positive() {
                 continue;
             }
             let protected = &reservation.nodes[..=reservation.reach];
             let ends = self.jobs.iter().filter_map(|(_, job)| match job {
                 QueueingState::Charged { node, charge, end: Some(end) } if self.queues[*node].path.contains(at) => {
-                    Some((*end, charge.iter().find(|(of, _)| of == dim).map_or(0, |(_, amount)| *amount)))
+                    Some((*end, find_amount(charge, *dim)))
                 }
                 _ => None,
             });
             let ends: Vec<_> = ends.filter(|(end, _)| *end > self.now && protected.contains(at)).collect();
             let enough = |until: &EpochSeconds| {
-                ends.iter().filter(|(end, _)| end <= until).map(|(_, a)| a).sum::<i128>() >= lacks
+                ends.iter().filter(|(end, _)| end <= until).map(|(_, a)| *a).sum::<Amount>() >= lacks
             };
             starts.push(ends.iter().map(|(end, _)| *end).filter(enough).min()?);
         }
