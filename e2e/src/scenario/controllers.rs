@@ -68,4 +68,21 @@ impl Scenario {
             }
         }
     }
+
+    /// Has a Volcano Job complete wherever it was placed: ends all its pods, each once it runs.
+    ///
+    /// # Errors
+    /// If a pod does not run within the scenario's patience, or a member refuses.
+    pub async fn complete_job_in_members(&self, name: &str, clusters: &[(String, u64)]) -> anyhow::Result<()> {
+        for (member, _) in clusters {
+            let copy = self.until_in_member(member, Kind::Job, name, "is there", |_| true).await?;
+            for task in copy["spec"]["tasks"].as_array().into_iter().flatten() {
+                let task_name = task["name"].as_str().unwrap_or_default();
+                for index in 0..task["replicas"].as_u64().unwrap_or(0) {
+                    self.end_pod_in_member(member, &format!("{name}-{task_name}-{index}"), 0).await?;
+                }
+            }
+        }
+        Ok(())
+    }
 }

@@ -22,8 +22,8 @@ fn says(text: &'static str) -> impl Fn(&Value) -> bool {
 fn a_job_over_quota_waits_with_numbers_and_starts_when_quota_is_freed() {
     run("quota", async |s| {
         let queue = s.queue("q", json!({"cpu": "1"})).await?;
-        s.submit(Kind::Job, job("first", &queue, &[task("a", 2, "400m", "sleep 8")]), &aggregated()).await?;
-        s.until_placed("first-job").await?;
+        s.submit(Kind::Job, job("first", &queue, &[task("a", 2, "400m", "sleep 600")]), &aggregated()).await?;
+        let clusters = s.until_placed("first-job").await?;
         let second =
             s.submit(Kind::Job, job("second", &queue, &[task("a", 1, "300m", "sleep 1")]), &aggregated()).await?;
         let group = s.until_podgroup(&second, "tells the limit", says("needs cpu 0.3")).await?;
@@ -31,6 +31,7 @@ fn a_job_over_quota_waits_with_numbers_and_starts_when_quota_is_freed() {
         ensure!(text.contains("0.8") && text.contains('1') && text.contains(&queue), "no numbers in {text:?}");
         ensure!(group["status"]["phase"] == "Pending", "{group}");
         // A2.1: the first job's object stays; its quota comes back when it completes.
+        s.complete_job_in_members("first", &clusters).await?;
         s.until_phase("first", "Completed").await?;
         s.until_placed("second-job").await?;
         s.until_phase("second", "Completed").await?;
@@ -162,8 +163,8 @@ fn is(state: &'static str) -> impl Fn(&Value) -> bool {
 fn a2_25_commands_close_a_queue_gently_and_open_it_again() {
     run("commands", async |s| {
         let queue = s.queue("q", json!({"cpu": "500m"})).await?;
-        s.submit(Kind::Job, job("runs", &queue, &[task("a", 1, "500m", "sleep 8")]), &aggregated()).await?;
-        s.until_placed("runs-job").await?;
+        s.submit(Kind::Job, job("runs", &queue, &[task("a", 1, "500m", "sleep 600")]), &aggregated()).await?;
+        let clusters = s.until_placed("runs-job").await?;
         let waits =
             s.submit(Kind::Job, job("waits", &queue, &[task("a", 1, "500m", "sleep 1")]), &aggregated()).await?;
         s.until_podgroup(&waits, "waits", |group| !message(group).is_empty()).await?;
@@ -171,6 +172,7 @@ fn a2_25_commands_close_a_queue_gently_and_open_it_again() {
         s.until(Kind::Queue, &queue, "is closing", is("Closing")).await?;
         let reason = |group: &Value| group["status"]["conditions"][0]["reason"] == "QueueNotOpen";
         s.until_podgroup(&waits, "says that its queue is not open", reason).await?;
+        s.complete_job_in_members("runs", &clusters).await?;
         s.until_phase("runs", "Completed").await?;
         s.until(Kind::Queue, &queue, "is closed", is("Closed")).await?;
         let binding = s.get(Kind::Binding, "waits-job").await?.context("no binding")?;

@@ -31,7 +31,7 @@ fn karmada_scheduler_places_gangs_in_the_order_of_the_queue_and_their_copies_are
         let gang = |name: &str, command: &str| {
             job(name, &queue, &[task("ps", 1, "500m", command), task("worker", 3, "500m", command)])
         };
-        s.submit(Kind::Job, gang("first", "sleep 8"), &halves(&s)).await?;
+        s.submit(Kind::Job, gang("first", "sleep 600"), &halves(&s)).await?;
         let clusters = s.until_placed("first-job").await?;
         ensure!(clusters.iter().map(|(_, pods)| *pods).collect::<Vec<_>>() == [2, 2], "{clusters:?}");
         let binding = s.get(Kind::Binding, "first-job").await?.context("no binding")?;
@@ -50,6 +50,7 @@ fn karmada_scheduler_places_gangs_in_the_order_of_the_queue_and_their_copies_are
             }
         }
         ensure!(tasks == [1, 3], "all pods of each task, and none twice: {tasks:?}");
+        s.complete_job_in_members("first", &clusters).await?;
         s.until_phase("first", "Completed").await?;
         s.until_phase("second", "Completed").await?;
         Ok(())
