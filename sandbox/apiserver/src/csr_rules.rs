@@ -123,7 +123,8 @@ pub fn request_errors(request: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let body = text_of(spec, "request");
     if !begins_pem(body, "CERTIFICATE REQUEST") {
-        errors.push(FieldError::invalid_text("spec.request", body, "PEM block type must be CERTIFICATE REQUEST"));
+        let sent = spec.get("request").unwrap_or(&Value::Null);
+        errors.push(FieldError::invalid("spec.request", sent, "PEM block type must be CERTIFICATE REQUEST"));
     }
     let usages = items_of(spec, "usages");
     if usages.is_empty() {

@@ -75,6 +75,10 @@ pub async fn delete_object(call: &mut Call) -> Result<Reply, Status> {
     }
     let outcome = delete_one(call, &name, &options, Reviewed::ByName).await?;
     Ok(match outcome {
+        // Whoever asks in the old way that dependents go is told that this is not over yet.
+        Deleted::Pending(payload) if options.value.get("orphanDependents") == Some(&Value::Bool(false)) => {
+            Reply::Object { code: 202, payload }
+        }
         Deleted::Pending(payload) => Reply::Object { code: 200, payload },
         Deleted::Gone(payload) if answers_with_object(&call.resource) => Reply::Object { code: 200, payload },
         Deleted::Gone(payload) => Reply::Plain { code: 200, value: success_status(call, payload.value()) },

@@ -1,17 +1,19 @@
 //! Pod specs and claims as the API server's internal types print them, which some messages show: each field by its Go
 //! name, in the order of `pkg/apis/core/types.go`, with `null` or an empty value for what is not set; and the
-//! difference of two of them (`apimachinery/pkg/util/diff`).
+//! difference of two of them (`apimachinery/pkg/util/diff`). Versions of a definition are printed in the same way, in the
+//! order of apiextensions' `types.go`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::text_diff::unified_diff;
 
 /// The structs and their fields. `=` names a value that is never missing: a text, a number, a flag or a quantity.
-/// `:` names a struct, `:*` one that may be missing, `:[` a list of them, and `@` one whose fields are the owner's.
+/// `:` names a struct, `:*` one that may be missing, `:[` a list of them, `:{` a map of
+/// them, and `@` one whose fields are the owner's.
 const STRUCTS: &str = include_str!("internal_form.txt");
 
 #[derive(Clone, Copy)]
@@ -21,6 +23,7 @@ enum Shape {
     Struct(&'static str),
     Optional(&'static str),
     List(&'static str),
+    Map(&'static str),
     Embedded(&'static str),
 }
 
@@ -53,9 +56,10 @@ fn read_field(word: &'static str) -> (&'static str, Shape) {
         return (name, Shape::Plain(none));
     }
     match word.split_once(':') {
-        Some((name, kind)) => match (kind.strip_prefix('*'), kind.strip_prefix('[')) {
-            (Some(of), _) => (name, Shape::Optional(of)),
-            (_, Some(of)) => (name, Shape::List(of)),
+        Some((name, kind)) => match kind.split_at(1) {
+            ("*", of) => (name, Shape::Optional(of)),
+            ("[", of) => (name, Shape::List(of)),
+            ("{", of) => (name, Shape::Map(of)),
             _ => (name, Shape::Struct(kind)),
         },
         None => (word, Shape::Plain("null")),
@@ -85,7 +89,7 @@ fn with_host_fields(spec: &Value) -> Value {
     if let Some(members) = spec.as_object_mut() {
         let names = ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"];
         let moved: Vec<_> = names.iter().filter_map(|name| Some((*name, members.remove(*name)?))).collect();
-        let context = members.entry("securityContext").or_insert_with(|| serde_json::json!({}));
+        let context = members.entry("securityContext").or_insert_with(|| json!({}));
         for (name, value) in moved {
             context[name] = value;
         }
@@ -109,7 +113,15 @@ impl Printer<'_> {
     fn print_struct(&mut self, go_type: &str, object: &Value, depth: usize) {
         self.out.push('{');
         let mut first = true;
-        let moved = (go_type == "PodSpec").then(|| with_host_fields(object));
+        let moved = match go_type {
+            "PodSpec" => Some(with_host_fields(object)),
+            "JSONSchemaPropsOrArray" => Some(json!({"schema": object})),
+            "JSONSchemaPropsOrBool" => Some(match object {
+                Value::Bool(allows) => json!({"allows": allows}),
+                schema => json!({"allows": true, "schema": schema}),
+            }),
+            _ => None,
+        };
         self.print_fields(go_type, moved.as_ref().unwrap_or(object), depth, &mut first);
         self.close(first, '}', depth);
     }
@@ -133,6 +145,7 @@ impl Printer<'_> {
                 (Shape::Struct(of), value) => self.print_struct(of, value.unwrap_or(&Value::Null), depth + 1),
                 (Shape::Optional(of), Some(value)) => self.print_struct(of, value, depth + 1),
                 (Shape::List(of), Some(Value::Array(items))) => self.print_list(of, items, depth + 1),
+                (Shape::Map(of), Some(Value::Object(map))) => self.print_map(of, map, depth + 1),
                 (Shape::Plain(_), Some(value)) => self.print_value(value, depth + 1),
                 (Shape::Plain(none), None) => self.out.push_str(none),
                 _ => self.out.push_str("null"),
@@ -150,6 +163,16 @@ impl Printer<'_> {
             self.print_struct(go_type, item, depth + 1);
         }
         self.close(items.is_empty(), ']', depth);
+    }
+
+    fn print_map(&mut self, go_type: &str, map: &Map<String, Value>, depth: usize) {
+        self.out.push('{');
+        let mut first = true;
+        for (key, item) in map.iter().collect::<BTreeMap<_, _>>() {
+            self.print_key(key, depth, &mut first);
+            self.print_struct(go_type, item, depth + 1);
+        }
+        self.close(first, '}', depth);
     }
 
     fn print_key(&mut self, name: &str, depth: usize, first: &mut bool) {
@@ -202,16 +225,19 @@ impl Printer<'_> {
     }
 }
 
-/// The wire's name of a field differs from Go's in case only.
+/// The wire's name of a field differs from Go's in case only, and in what marks an extension of a schema.
 fn sent_field<'v>(object: &'v Value, name: &str) -> Option<&'v Value> {
-    let found = object.as_object()?.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+    let same = |key: &str| match key.strip_prefix("x-kubernetes-") {
+        Some(extension) => name.starts_with('X') && extension.replace('-', "").eq_ignore_ascii_case(&name[1..]),
+        None => key.trim_start_matches('$').eq_ignore_ascii_case(name),
+    };
+    let found = object.as_object()?.iter().find(|(key, _)| same(key));
     found.map(|(_, value)| value).filter(|value| !value.is_null())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn a_claim_is_shown_by_its_internal_fields() {
@@ -227,11 +253,29 @@ mod tests {
             for (field, shape) in fields {
                 let of = match shape {
                     Shape::Plain(_) | Shape::Embedded("ObjectMeta") => continue,
-                    Shape::Struct(of) | Shape::Optional(of) | Shape::List(of) | Shape::Embedded(of) => of,
+                    Shape::Struct(of)
+                    | Shape::Optional(of)
+                    | Shape::List(of)
+                    | Shape::Map(of)
+                    | Shape::Embedded(of) => of,
                 };
                 assert!(FIELDS.contains_key(of), "{name}.{field}: {of}");
             }
         }
+    }
+
+    #[test]
+    fn a_schema_is_shown_by_its_internal_fields() {
+        let schema = json!({
+            "$schema": "s", "x-kubernetes-preserve-unknown-fields": true, "items": {"type": "a"},
+            "additionalProperties": false, "properties": {"b": {}, "a": {}},
+        });
+        let text = internal_text("JSONSchemaProps", &schema);
+        assert!(text.starts_with("{\"ID\":\"\",\"Schema\":\"s\",\"Ref\":null,"), "{text}");
+        assert!(text.contains("\"Items\":{\"Schema\":{\"ID\":\"\""), "{text}");
+        assert!(text.contains("\"AdditionalProperties\":{\"Allows\":false,\"Schema\":null}"), "{text}");
+        assert!(text.contains("\"Properties\":{\"a\":{\"ID\""), "{text}");
+        assert!(text.contains("\"XPreserveUnknownFields\":true,\"XEmbeddedResource\":false,"), "{text}");
     }
 
     #[test]

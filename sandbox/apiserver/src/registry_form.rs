@@ -22,16 +22,20 @@ pub fn view_value(resource: &Resource, object: &Arc<Object>) -> Value {
     view_object(resource, object).into_value()
 }
 
+/// A built-in kind that has several forms, in the one of this API version.
+pub fn convert_builtin(resource: &Resource, value: Value, to: &str) -> Value {
+    match resource.storage.as_str() {
+        "events" => crate::event::convert_event(value, to),
+        crate::autoscaling::STORAGE => crate::autoscaling::convert_autoscaler(value, to),
+        _ => value,
+    }
+}
+
 /// Brings a stored value into `resource`'s version.
 fn convert_object(resource: &Resource, mut value: Value) -> Value {
     let from = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     let to = resource.api_version();
-    if resource.storage == "events" {
-        value = crate::event::convert_event(value, &to);
-    }
-    if resource.storage == crate::autoscaling::STORAGE {
-        value = crate::autoscaling::convert_autoscaler(value, &to);
-    }
+    value = convert_builtin(resource, value, &to);
     if let Some(custom) = &resource.custom {
         let version = from.rsplit('/').next().unwrap_or_default();
         if let Some(stored) = custom.schemas.get(version) {

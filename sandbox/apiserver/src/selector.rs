@@ -274,7 +274,10 @@ impl FieldSelector {
     /// Parses and checks that the kind has the fields.
     pub fn parse(text: &str, resource: &Resource) -> Result<Self, String> {
         let mut terms = Vec::new();
-        for part in split_unescaped(text, ',') {
+        let mut parts = split_unescaped(text, ',');
+        // In order: the first that is wrong is told.
+        parts.sort_unstable();
+        for part in parts {
             if part.is_empty() {
                 continue;
             }

@@ -46,18 +46,18 @@ fn needs_node_ports(service: &Value) -> bool {
     }
 }
 
-pub fn prepare_create(server: &ApiServer, service: &mut Value) -> Result<(), Status> {
+pub fn prepare_create(server: &ApiServer, service: &mut Value, dry_run: bool) -> Result<(), Status> {
     if !service.get("spec").is_some_and(Value::is_object) {
         service["spec"] = json!({});
     }
     follow_address(service, None);
     settle_families(service)?;
-    allocate_address(server, service)?;
-    allocate_ports(server, service, None)
+    allocate_address(server, service, dry_run)?;
+    allocate_ports(server, service, None, dry_run)
 }
 
 /// A PUT that leaves out what was allocated keeps it; what a change of the type makes void goes.
-pub fn prepare_update(server: &ApiServer, service: &mut Value, old: &Value) -> Result<(), Status> {
+pub fn prepare_update(server: &ApiServer, service: &mut Value, old: &Value, dry_run: bool) -> Result<(), Status> {
     if !service.get("spec").is_some_and(Value::is_object) {
         service["spec"] = json!({});
     }
@@ -76,9 +76,9 @@ pub fn prepare_update(server: &ApiServer, service: &mut Value, old: &Value) -> R
     }
     settle_families(service)?;
     if ips_of(old).is_empty() {
-        allocate_address(server, service)?;
+        allocate_address(server, service, dry_run)?;
     }
-    allocate_ports(server, service, Some(old))
+    allocate_ports(server, service, Some(old), dry_run)
 }
 
 /// The service of the API server itself.
@@ -334,19 +334,22 @@ fn free_address(used: &BTreeSet<String>) -> Option<String> {
     all.map(|last| Ipv4Addr::new(10, 0, 0, last).to_string()).find(|a| !used.contains(a))
 }
 
-fn allocate_address(server: &ApiServer, service: &mut Value) -> Result<(), Status> {
+/// A dry run looks for nothing (`ipallocator`): it shows the range's first address, or what was asked for.
+fn allocate_address(server: &ApiServer, service: &mut Value, dry_run: bool) -> Result<(), Status> {
     let asked = text_at(service, "/spec/clusterIP").to_owned();
     if !needs_address(service) || asked == "None" {
         return Ok(());
     }
     let used = used_addresses(server);
-    let address = if asked.is_empty() {
+    let address = if asked.is_empty() && dry_run {
+        "10.0.0.0".to_owned()
+    } else if asked.is_empty() {
         free_address(&used).ok_or_else(|| Status::internal("failed to allocate a serviceIP: range is full"))?
     } else {
         let in_range = asked.parse::<Ipv4Addr>().is_ok_and(|a| a.octets().starts_with(&[10, 0, 0]));
         let why = match in_range {
             false => Some("the provided network does not match the current range"),
-            true => used.contains(&asked).then_some("provided IP is already allocated"),
+            true => (!dry_run && used.contains(&asked)).then_some("provided IP is already allocated"),
         };
         let failed = why.map(|why| {
             let detail = format!("failed to allocate IP {asked}: {why}");
@@ -361,7 +364,7 @@ fn allocate_address(server: &ApiServer, service: &mut Value) -> Result<(), Statu
 }
 
 /// Node ports that were asked for are checked, those that are wanted are chosen.
-fn allocate_ports(server: &ApiServer, service: &mut Value, old: Option<&Value>) -> Result<(), Status> {
+fn allocate_ports(server: &ApiServer, service: &mut Value, old: Option<&Value>, dry_run: bool) -> Result<(), Status> {
     if !matches!(text_at(service, "/spec/type"), "NodePort" | "LoadBalancer") {
         return Ok(());
     }
@@ -370,7 +373,7 @@ fn allocate_ports(server: &ApiServer, service: &mut Value, old: Option<&Value>) 
     let mut used: BTreeSet<i64> =
         services.iter().flat_map(|s| node_ports(&s.value)).map(|(_, port)| port).filter(|p| !own.contains(p)).collect();
     for (index, port) in node_ports(service) {
-        let why = if !NODE_PORTS.contains(&port) {
+        let why = if !dry_run && !NODE_PORTS.contains(&port) {
             "provided port is not in the valid range. The range of valid ports is 30000-32767"
         } else if used.contains(&port) {
             "provided port is already allocated"
@@ -382,8 +385,16 @@ fn allocate_ports(server: &ApiServer, service: &mut Value, old: Option<&Value>) 
     if !needs_node_ports(service) {
         return Ok(());
     }
-    used.extend(node_ports(service).into_iter().map(|(_, port)| port));
+    let asked: Vec<i64> = node_ports(service).into_iter().map(|(_, port)| port).collect();
+    // A dry run takes no port (`portallocator`): it shows what follows those that were asked for.
+    let mut shown = asked.iter().copied().filter(|port| !own.contains(port)).max().unwrap_or(NODE_PORTS.end() + 1);
+    used.extend(asked);
     for port in ports_mut(service).filter(|port| port.get("nodePort").and_then(Value::as_i64).unwrap_or(0) == 0) {
+        if dry_run {
+            shown += 1;
+            port["nodePort"] = shown.into();
+            continue;
+        }
         let free = NODE_PORTS.clone().find(|number| !used.contains(number));
         let number = free.ok_or_else(|| Status::internal("failed to allocate a nodePort: range is full"))?;
         used.insert(number);
@@ -406,6 +417,15 @@ mod tests {
             }
         }
         assert_eq!(used.len(), 253);
+    }
+
+    #[test]
+    fn a_dry_run_allocates_nothing_and_shows_what_stands_for_it() {
+        let server = ApiServer::new(crate::Options::default());
+        let mut service = json!({"spec": {"type": "NodePort", "ports": [{"port": 1}, {"port": 2}]}});
+        prepare_create(&server, &mut service, true).unwrap();
+        assert_eq!(text_at(&service, "/spec/clusterIP"), "10.0.0.0");
+        assert_eq!(node_ports(&service), [(0, 32769), (1, 32770)]);
     }
 
     #[test]

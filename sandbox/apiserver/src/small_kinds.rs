@@ -134,7 +134,7 @@ pub fn schedule_errors(job: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let restart = spec.pointer("/jobTemplate/spec/template/spec/restartPolicy").and_then(Value::as_str);
     if !matches!(restart, Some("OnFailure" | "Never")) {
         let field = "spec.jobTemplate.spec.template.spec.restartPolicy";
-        errors.push(FieldError::required(field, "valid values: \"OnFailure\", \"Never\""));
+        errors.push(crate::workload_spec::job_restart_error(field, restart.unwrap_or_default()));
     }
     errors
 }

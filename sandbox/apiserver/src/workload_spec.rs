@@ -199,10 +199,7 @@ fn validate_job(spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>)
     let policy = text_of(template, "restartPolicy");
     if !matches!(policy, "OnFailure" | "Never") {
         let field = "spec.template.spec.restartPolicy";
-        if policy.is_empty() || policy == "Always" {
-            let why = "Required value: valid values: \"OnFailure\", \"Never\"";
-            errors.push(FieldError { reason: CauseReason::Required, field: field.into(), message: why.into() });
-        }
+        errors.push(job_restart_error(field, policy));
     }
     let Some(job) = old else { return };
     let old = job.get("spec").unwrap_or(&NULL);
@@ -222,6 +219,14 @@ fn validate_job(spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>)
                 _ => FieldError::invalid(field, now, "field is immutable"),
             });
         }
+    }
+}
+
+/// The pods of a Job end.
+pub fn job_restart_error(field: &str, policy: &str) -> FieldError {
+    match policy {
+        "" | "Always" => FieldError::required(field, "valid values: \"OnFailure\", \"Never\""),
+        other => FieldError::not_supported(field, &other.into(), &["OnFailure", "Never"]),
     }
 }
 

@@ -96,7 +96,8 @@ pub fn patch_bytes(value: Option<&Value>) -> Result<Vec<u8>, Option<String>> {
                 DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
                 // Go names the beginning of the group that is not complete.
                 DecodeError::InvalidLength(length) => length - length % 4,
-                DecodeError::InvalidPadding => text.len(),
+                DecodeError::InvalidPadding if text.contains('=') => text.len(),
+                DecodeError::InvalidPadding => text.len() - text.len() % 4,
             };
             Some(format!("illegal base64 data at input byte {at}"))
         }),

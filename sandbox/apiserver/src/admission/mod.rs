@@ -221,14 +221,16 @@ fn is_exempt(attributes: &Attributes<'_>) -> bool {
         )
 }
 
-/// The other versions of a custom kind, which rules may name instead.
+/// The other forms of the kind, which rules may name instead.
 fn equivalent_resources(server: &ApiServer, attributes: &Attributes<'_>) -> Vec<Arc<Resource>> {
     let registry = server.registry();
     let Some(custom) = &attributes.resource.custom else {
-        // Events are served by two groups (`kubeapiserver.NewStorageFactoryConfig`).
-        let other = |r: &&Arc<Resource>| r.storage == "events" && r.group != attributes.resource.group;
-        let events = attributes.resource.storage == "events";
-        return registry.iter().filter(|r| events && other(r)).cloned().collect();
+        // Events are served by two groups, autoscalers in two versions (`kubeapiserver.NewStorageFactoryConfig`).
+        let own = attributes.resource;
+        let other = |r: &&Arc<Resource>| {
+            r.custom.is_none() && r.storage == own.storage && (&r.group, &r.version) != (&own.group, &own.version)
+        };
+        return registry.iter().filter(other).cloned().collect();
     };
     let same = |r: &&Arc<Resource>| {
         r.version != attributes.resource.version && r.custom.as_ref().is_some_and(|c| c.crd_name == custom.crd_name)
@@ -322,17 +324,19 @@ fn refusal_of(webhook: &Webhook, failure: Failure) -> Status {
     }
 }
 
-/// The object as the webhook wants it: another version of a custom kind differs in `apiVersion` alone.
+/// The object as the webhook wants it.
 fn in_form(object: &Value, attributes: &Attributes<'_>, form: &Form<'_>) -> Option<Value> {
     if attributes.subresource_kind.is_some() || *form == review::requested_form(attributes) {
         return None;
     }
-    let mut converted = object.clone();
-    if attributes.resource.storage == "events" {
-        return Some(crate::event::convert_event(converted, &form.api_version()));
-    }
-    set_api_version(&mut converted, &form.api_version());
-    Some(converted)
+    Some(convert(object.clone(), attributes, &form.api_version()))
+}
+
+/// Another version of a custom kind differs in `apiVersion` alone.
+fn convert(object: Value, attributes: &Attributes<'_>, api_version: &str) -> Value {
+    let mut converted = crate::registry_form::convert_builtin(attributes.resource, object, api_version);
+    set_api_version(&mut converted, api_version);
+    converted
 }
 
 fn set_api_version(object: &mut Value, api_version: &str) {
@@ -417,10 +421,8 @@ async fn mutate_once(
     let converted = in_form(object, attributes, form);
     let mut patched = crate::patch::json_patch(converted.as_ref().unwrap_or(object), &patch)
         .map_err(|error| internal(error.to_string()))?;
-    if converted.is_some() && attributes.resource.storage == "events" {
-        patched = crate::event::convert_event(patched, &attributes.resource.api_version());
-    } else if converted.is_some() {
-        set_api_version(&mut patched, &attributes.resource.api_version());
+    if converted.is_some() {
+        patched = convert(patched, attributes, &attributes.resource.api_version());
     }
     tidy(&mut patched).map_err(Failure::Refused)?;
     let changed = patched != *object;

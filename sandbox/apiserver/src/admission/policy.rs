@@ -147,9 +147,10 @@ pub fn compile_variables(spec: &Value, params: bool) -> Compiled {
     let mut names = Names { params, authorizer: true, variables: (!list.is_empty()).then(Vec::new) };
     let mut variables = Vec::new();
     for variable in list {
-        let name = text_of(variable, "name").to_owned();
-        let expression = Expression::compile(text_of(variable, "expression"), &names, Wanted::Anything);
-        if let Some(known) = &mut names.variables {
+        let (name, text) = (text_of(variable, "name").to_owned(), text_of(variable, "expression"));
+        let expression = Expression::compile(text, &names, Wanted::Anything);
+        // What says nothing is not compiled, and nobody knows it.
+        if let Some(known) = names.variables.as_mut().filter(|_| !text.trim().is_empty()) {
             known.push((name.clone(), expression.output));
         }
         variables.push((name, expression));

@@ -356,7 +356,10 @@ fn read_details(value: &Value) -> Details {
 
 /// What client-go makes of an answer that is not 2xx (`NewGenericServerResponse` without a resource).
 pub fn http_failure(code: u16, content_type: &str, body: &[u8]) -> String {
-    if let Ok(Value::Object(status)) = serde_json::from_slice::<Value>(body)
+    // An answer that says what else it is than JSON is not read.
+    let is_json = content_type.is_empty() || content_type.starts_with("application/json");
+    if is_json
+        && let Ok(Value::Object(status)) = serde_json::from_slice::<Value>(body)
         && status.get("kind").and_then(Value::as_str) == Some("Status")
     {
         return message_of(&status);

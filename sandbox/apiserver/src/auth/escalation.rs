@@ -14,9 +14,11 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Refuses a role or binding that grants more than its writer has. Whoever may `escalate` roles, or `bind` the role,
 /// may; and so may whoever changes only what the garbage collector has to.
-pub fn refuse_escalation(call: &Call, object: &Value, old: Option<&Value>) -> Result<(), Status> {
+///
+/// `kept` is the old object when the new one was sent with all that the server keeps.
+pub fn refuse_escalation(call: &Call, object: &Value, old: Option<&Value>, kept: Option<&Value>) -> Result<(), Status> {
     let resource = &call.resource;
-    let collected = old.is_some_and(|old| without_collection(old) == without_collection(object));
+    let collected = kept.is_some_and(|old| without_collection(old) == without_collection(object));
     if resource.group != GROUP || collected || call.user.groups.iter().any(|g| g == "system:masters") {
         return Ok(());
     }

@@ -47,11 +47,12 @@ pub fn respond_discovery(server: &ApiServer, path: &str, query: &Query, headers:
         ["api", version] => json_answer(headers, &groups::resource_list(&registry, "", version)?),
         ["apis", group] => json_answer(headers, &groups::group_document(&registry, group)?),
         ["apis", group, version] => json_answer(headers, &groups::resource_list(&registry, group, version)?),
-        ["openapi", "v3"] => {
+        ["openapi", "v3"] if !path.ends_with('/') => {
             answer_tagged(headers, TEXT, server.state().openapi.index(&registry).to_string().into_bytes())
         }
-        ["openapi", "v3", "api", version] => openapi_document(server, headers, "", version)?,
-        ["openapi", "v3", "apis", group, version] => openapi_document(server, headers, group, version)?,
+        ["openapi", "v3", "api", version] => openapi_document(server, headers, "", version),
+        ["openapi", "v3", "apis", group, version] => openapi_document(server, headers, group, version),
+        ["openapi", "v3", ..] => StatusCode::NOT_FOUND.into_response(),
         ["openapi", "v2"] => openapi_v2(headers),
         ["version"] => json_answer(headers, &version_info()),
         [which @ ("healthz" | "readyz" | "livez")] if query.get("verbose").is_some() => {
@@ -149,9 +150,12 @@ fn answer_tagged(headers: &HeaderMap, content_type: &'static str, body: Vec<u8>)
     ([(CONTENT_TYPE, content_type.to_owned()), (ETAG, tag)], Body::from(body)).into_response()
 }
 
-fn openapi_document(server: &ApiServer, headers: &HeaderMap, group: &str, version: &str) -> Option<Response> {
-    let document = server.state().openapi.document(&server.registry(), group, version)?;
-    Some(answer_tagged(headers, JSON, document.text.clone().into_bytes()))
+/// What is not there is told by the code alone (`kube-openapi/pkg/handler3`).
+fn openapi_document(server: &ApiServer, headers: &HeaderMap, group: &str, version: &str) -> Response {
+    match server.state().openapi.document(&server.registry(), group, version) {
+        Some(document) => answer_tagged(headers, JSON, document.text.clone().into_bytes()),
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
 }
 
 /// The older document. Clients of this age fetch it only as a hint for patches and take an empty one.

@@ -295,6 +295,10 @@ fn validate_conversion(crd: &Value, errors: &mut Errors) {
         "None" | "Webhook" => {}
         other => errors.unsupported(format!("{field}.strategy"), &other.into(), &["None", "Webhook"]),
     }
+    if strategy != "None" && crd.pointer("/spec/preserveUnknownFields") == Some(&Value::Bool(true)) {
+        let why = "must be None if spec.preserveUnknownFields is true";
+        errors.invalid(format!("{field}.strategy"), &strategy.into(), why);
+    }
     let config = conversion.pointer("/webhook/clientConfig").filter(|config| !config.is_null());
     let reviews = list_at(conversion, "/webhook/conversionReviewVersions");
     if strategy != "Webhook" {

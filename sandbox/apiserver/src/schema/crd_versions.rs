@@ -1,13 +1,14 @@
 //! The versions of a definition: their schemas, subresources, columns and selectable fields, each reported where the
 //! internal form has it.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::crd::{Errors, list_at, text_at};
 use super::crd_schema;
 use super::error::{CauseReason, FieldError};
 use super::gotext;
 use super::node::{Additional, Kind, Node};
+use crate::internal_form::internal_text;
 
 /// What all versions have in common stands at the top of the internal form.
 fn shared_part<'a>(versions: &'a [Value], part: &str) -> Option<Option<&'a Value>> {
@@ -16,38 +17,23 @@ fn shared_part<'a>(versions: &'a [Value], part: &str) -> Option<Option<&'a Value
     same.then_some(first)
 }
 
-/// The versions as the internal form prints them.
-fn print_versions(versions: &[Value]) -> Value {
-    let parts = [
-        ("schema", "Schema"),
-        ("subresources", "Subresources"),
-        ("additionalPrinterColumns", "AdditionalPrinterColumns"),
-        ("selectableFields", "SelectableFields"),
-    ];
+/// The versions as the internal form prints them: what they have in common is not shown.
+fn print_versions(versions: &[Value]) -> String {
+    let parts = ["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
+    let shared: Vec<&str> = parts.into_iter().filter(|part| shared_part(versions, part).is_some()).collect();
     let print = |version: &Value| {
-        let flag = |key: &str| version.get(key).cloned().filter(Value::is_boolean).unwrap_or(Value::Bool(false));
-        let mut map = Map::new();
-        map.insert("Name".to_owned(), text_at(version, "/name").into());
-        map.insert("Served".to_owned(), flag("served"));
-        map.insert("Storage".to_owned(), flag("storage"));
-        map.insert("Deprecated".to_owned(), flag("deprecated"));
-        map.insert("DeprecationWarning".to_owned(), version.get("deprecationWarning").cloned().unwrap_or_default());
-        for (part, name) in parts {
-            let own = if shared_part(versions, part).is_some() { None } else { version.get(part).cloned() };
-            map.insert(name.to_owned(), own.unwrap_or_default());
+        let mut version = version.clone();
+        if let Some(members) = version.as_object_mut() {
+            members.retain(|member, _| !shared.contains(&member.as_str()));
         }
-        // The order of Go's fields, whatever the map's own order is.
-        let order = ["Name", "Served", "Storage", "Deprecated", "DeprecationWarning"];
-        let names = order.into_iter().chain(parts.iter().map(|(_, name)| *name));
-        let members: Vec<String> = names.map(|name| format!("\"{name}\":{}", map[name])).collect();
-        format!("{{{}}}", members.join(","))
+        internal_text("CustomResourceDefinitionVersion", &version)
     };
-    Value::String(format!("[{}]", versions.iter().map(print).collect::<Vec<_>>().join(",")))
+    format!("[{}]", versions.iter().map(print).collect::<Vec<_>>().join(","))
 }
 
 pub fn invalid_versions(versions: &[Value], detail: &str, errors: &mut Errors) {
     let shown = print_versions(versions);
-    let message = format!("Invalid value: {}: {detail}", shown.as_str().unwrap_or_default());
+    let message = format!("Invalid value: {shown}: {detail}");
     errors.list.push(FieldError::new(CauseReason::Invalid, "spec.versions", message));
 }
 

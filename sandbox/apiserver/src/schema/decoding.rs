@@ -195,7 +195,8 @@ fn bytes_error(text: &str) -> Option<String> {
         base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
         // Go names the beginning of the group that is not complete.
         base64::DecodeError::InvalidLength(length) => length - length % 4,
-        base64::DecodeError::InvalidPadding => text.len(),
+        base64::DecodeError::InvalidPadding if text.contains('=') => text.len(),
+        base64::DecodeError::InvalidPadding => text.len() - text.len() % 4,
     };
     Some(format!("illegal base64 data at input byte {at}"))
 }

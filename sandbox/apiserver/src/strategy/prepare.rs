@@ -12,7 +12,13 @@ use crate::server::ApiServer;
 use crate::write::Part;
 
 /// What the server computes on creation. Runs after the mutating webhooks.
-pub fn prepare_create(server: &ApiServer, user: &User, resource: &Resource, object: &mut Value) -> Result<(), Status> {
+pub fn prepare_create(
+    server: &ApiServer,
+    user: &User,
+    resource: &Resource,
+    object: &mut Value,
+    dry_run: bool,
+) -> Result<(), Status> {
     if resource.is_custom() {
         if resource.rules.separate_status {
             remove_member(object, "status");
@@ -24,7 +30,7 @@ pub fn prepare_create(server: &ApiServer, user: &User, resource: &Resource, obje
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "namespaces") => prepare_namespace(object),
         ("", "pods") => crate::pod::prepare_create(server, object)?,
-        ("", "services") => crate::service::prepare_create(server, object)?,
+        ("", "services") => crate::service::prepare_create(server, object, dry_run)?,
         ("", "secrets") => prepare_secret(object),
         ("", "nodes") => {
             taint_new_node(object);
@@ -202,6 +208,7 @@ pub fn prepare_update(
     part: Part,
     object: &mut Value,
     old: &Value,
+    dry_run: bool,
 ) -> Result<(), Status> {
     if resource.is_custom() {
         return Ok(());
@@ -220,7 +227,7 @@ pub fn prepare_update(
         ("", "secrets") => prepare_secret(object),
         ("", "nodes") if part == Part::Whole => crate::node_rules::follow_network(object, Some(old)),
         ("", "pods") if part == Part::Whole => crate::pod::prepare_update(object, old),
-        ("", "services") if part == Part::Whole => crate::service::prepare_update(server, object, old)?,
+        ("", "services") if part == Part::Whole => crate::service::prepare_update(server, object, old, dry_run)?,
         ("apps", "daemonsets") => note_template(object, Some(old)),
         ("apiextensions.k8s.io", _) => crate::crd::prepare_update(part, object, old),
         ("certificates.k8s.io", _) => {
@@ -243,7 +250,7 @@ mod tests {
         let node = json!({"metadata": {"name": "n"}, "spec": {"configSource": {}}});
         for (part, kept) in [(Part::Whole, false), (Part::Status, true)] {
             let mut written = node.clone();
-            prepare_update(&server, nodes, part, &mut written, &node).unwrap();
+            prepare_update(&server, nodes, part, &mut written, &node, false).unwrap();
             assert_eq!(written["spec"].get("configSource").is_some(), kept);
         }
     }

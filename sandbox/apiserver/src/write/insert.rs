@@ -54,10 +54,10 @@ pub(super) async fn insert_object(
         strategy::before_create(&resource, &mut object);
         settle_namespace(call, &mut object)?;
     }
-    crate::auth::refuse_escalation(call, &object, None)?;
+    crate::auth::refuse_escalation(call, &object, None, None)?;
     let sent_version = meta::metadata_text(&object, "resourceVersion").to_owned();
     complete_new(call, &mut object, &now);
-    strategy::prepare_create(&call.server, &call.user, &resource, &mut object)?;
+    strategy::prepare_create(&call.server, &call.user, &resource, &mut object, options.dry_run)?;
     let generated = body_name.is_empty() && !meta::metadata_text(&object, "generateName").is_empty();
     let name = meta::object_name(&object).to_owned();
     let mut errors = kind_errors(&resource, Part::Whole, meta::validate_metadata(&object, &resource), &object, None);
