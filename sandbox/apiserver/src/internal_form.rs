@@ -1,7 +1,7 @@
 //! Pod specs and claims as the API server's internal types print them, which some messages show: each field by its Go
 //! name, in the order of `pkg/apis/core/types.go`, with `null` or an empty value for what is not set; and the
-//! difference of two of them (`apimachinery/pkg/util/diff`). Versions of a definition are printed in the same way, in the
-//! order of apiextensions' `types.go`.
+//! difference of two of them (`apimachinery/pkg/util/diff`). Versions of a definition are printed in the same way, in
+//! the order of apiextensions' `types.go`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
