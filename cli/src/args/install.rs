@@ -70,6 +70,9 @@ pub struct InstallArgs {
     /// Whoever names a queue needs verb `use` on it.
     #[arg(long)]
     pub require_queue_access: bool,
+    /// The agents of Pull members answer about Volcano Jobs themselves, so they need no way to the webhook.
+    #[arg(long)]
+    pub pull_members: bool,
     /// Seconds that the webhook may take to answer, and after it the components until the doctor finds no error.
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     pub wait: u32,

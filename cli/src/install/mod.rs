@@ -58,6 +58,7 @@ pub async fn run_install(args: InstallArgs) -> anyhow::Result<ExitCode> {
         granted: Granted { registers: false, member_secrets: args.member_secrets.clone() },
         trusted: args.trusted.to_writers(),
         require_queue_access: args.require_queue_access,
+        pull_members: args.pull_members,
         webhook_url: args.components_at.trim_end_matches('/').to_owned(),
     };
     if args.dry_run || !args.yes {

@@ -11,7 +11,7 @@ use caldera_crds::{
     manifests::{build_federation_crds, build_host_volcano_crds},
     trusted::TrustedWriters,
 };
-use caldera_webhook::{Endpoint, build_configurations_for};
+use caldera_webhook::{Endpoint, build_configurations_for, build_member_customization};
 use serde_json::Value;
 
 use crate::{
@@ -31,6 +31,8 @@ pub struct InstallTarget {
     pub trusted: TrustedWriters,
     /// Whether naming a queue wants a right.
     pub require_queue_access: bool,
+    /// Whether agents of Pull members answer about Volcano Jobs themselves.
+    pub pull_members: bool,
     /// `https://host[:port]` of the webhook, as its callers reach it.
     pub webhook_url: String,
 }
@@ -81,6 +83,7 @@ impl InstallStage {
                 let endpoint = Endpoint::Url(wanted.webhook_url.clone());
                 let mut all = build_configurations_for(&endpoint, ca_pem, &wanted.trusted);
                 all.extend(list_admission_policies(&wanted.trusted, wanted.require_queue_access));
+                all.extend(wanted.pull_members.then(build_member_customization));
                 all
             }
             Self::Credentials | Self::Answer => Vec::new(),
@@ -133,6 +136,7 @@ mod tests {
             granted: Granted::default(),
             trusted: TrustedWriters::default(),
             require_queue_access: false,
+            pull_members: false,
             webhook_url: "https://webhook:443".to_owned(),
         }
     }
@@ -171,6 +175,17 @@ mod tests {
         ] {
             assert_eq!(may_apply(object, found.as_ref()), may, "{found:?}");
         }
+    }
+
+    #[test]
+    fn agents_of_pull_members_answer_themselves_where_it_is_asked_for() {
+        let customizations = |pull_members| {
+            let wanted = InstallTarget { pull_members, ..wanted() };
+            let all = InstallStage::Webhooks.list_objects(&wanted, "pem");
+            all.into_iter().filter(|object| object["kind"] == "ResourceInterpreterCustomization").collect::<Vec<_>>()
+        };
+        assert!(customizations(false).is_empty());
+        assert_eq!(customizations(true), [build_member_customization()]);
     }
 
     #[test]

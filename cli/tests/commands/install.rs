@@ -19,8 +19,9 @@ use caldera_cli::{
     manifests, stack,
 };
 use caldera_crds::names::caldera::VERSION;
-use caldera_runtime::{client::WriteCounts, tls::install_provider};
+use caldera_runtime::{client::WriteCounts, tls::install_provider, watch::api_resource};
 use caldera_sandbox::fleet::{Config, Fleet};
+use caldera_webhook::MEMBER_CUSTOMIZATION;
 use kube::{
     Api, Client,
     api::{DynamicObject, ListParams},
@@ -94,6 +95,17 @@ impl Host {
         let all = api.list(&ListParams::default()).await.unwrap().items.into_iter();
         all.filter_map(|object| object.metadata.name).filter(|name| name.ends_with(".caldera.dev")).collect()
     }
+
+    async fn has_member_customization(&self) -> bool {
+        let resource = api_resource(
+            "config.karmada.io",
+            "v1alpha1",
+            "ResourceInterpreterCustomization",
+            "resourceinterpretercustomizations",
+        );
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        api.get_opt(MEMBER_CUSTOMIZATION).await.unwrap().is_some()
+    }
 }
 
 fn free_address() -> SocketAddr {
@@ -107,17 +119,19 @@ fn describe_output(output: &Output) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_host_becomes_healthy_and_a_second_run_changes_nothing() {
     let host = Host::start().await;
-    let first = host.install(&["--yes"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let first =
+        host.install(&["--yes", "--pull-members"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let _server = host.serve();
     let first = first.wait_with_output().unwrap();
     let log = || fs::read_to_string(host.path("log")).unwrap();
     let text = describe_output(&first);
     assert!(first.status.success(), "{text}\n{}", log());
     assert!(text.contains("\n0 errors"), "{text}");
+    assert!(host.has_member_customization().await, "{text}");
     assert!(!host.webhooks().await.is_empty());
     assert!(!host.webhooks().await.contains(&PROBE.to_owned()), "the question is taken back");
 
-    let second = host.install(&["--yes"]).output().unwrap();
+    let second = host.install(&["--yes", "--pull-members"]).output().unwrap();
     let text = describe_output(&second);
     assert!(second.status.success(), "{text}\n{}", log());
     let steps: Vec<&str> = text.lines().filter(|line| line.contains("/6 ")).collect();
