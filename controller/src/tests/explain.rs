@@ -1,5 +1,7 @@
 //! What is said of jobs and queues to those who ask.
 
+use std::time::Duration;
+
 use caldera_core::{gang::WorkloadRef, quantity::Quantity, queue::OrderPolicy};
 use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::{watch::Event, write::Failure};
@@ -382,13 +384,20 @@ fn a_job_of_four_thousand_tasks_is_explained_at_once() {
         world.queue("q", &json!({"capability": {"cpu": "3000"}}));
         let job = world.put(wide_job("wide", 4_000, kinds));
         world.bind(&job, 4_000, true);
-        let began = std::time::Instant::now();
+        let began = read_cpu_time();
         let mut controller = listed(&world);
         let said = of(&mut controller, &world, "wide");
-        println!("{kinds} kinds of tasks, members of {cpus} cores: {:?}", began.elapsed());
+        let took = read_cpu_time().saturating_sub(began);
+        println!("{kinds} kinds of tasks, members of {cpus} cores: {took:?}");
         assert_eq!(said.asks.as_ref().map(|asks| asks.min_pods), Some(4_000));
-        assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
+        assert!(took < Duration::from_secs(30), "{took:?}");
     }
+}
+
+/// What this thread computed for: on a busy machine it waits far longer than it works. Nothing where Linux is not.
+fn read_cpu_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|nanos| nanos.parse().ok()).map(Duration::from_nanos).unwrap_or_default()
 }
 
 #[test]

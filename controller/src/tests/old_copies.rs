@@ -70,6 +70,30 @@ fn whatever_took_a_job_off_its_clusters_it_waits_as_long_again_as_its_old_pods_t
     }
 }
 
+/// Karmada may make a copy all the same of what left its clusters a moment after it was placed there.
+#[test]
+fn a_job_that_left_its_clusters_before_a_copy_was_listed_waits_until_one_would_be() {
+    for reason in WAYS_BACK {
+        let placed = || {
+            let mut world = members(&["m1", "m2"]);
+            world.job("a", "q", 4);
+            assert_eq!(world.settle(), ["a-job"]);
+            world.place("a-job", 4);
+            world.settle();
+            evict(&mut world, reason, 0, &[]);
+            world
+        };
+        let mut world = placed();
+        assert!(world.pass(4).is_empty(), "{reason}");
+        assert_eq!(world.pass(2), ["a-job"], "{reason}");
+        let mut world = placed();
+        assert!(world.pass(2).is_empty(), "{reason}");
+        let listed = json!([{"clusterName": "m1", "applied": true}]);
+        world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": listed}}));
+        assert!(world.pass(8).is_empty(), "{reason}: its copy is there");
+    }
+}
+
 #[test]
 fn a_job_whose_backoff_ends_before_its_old_pods_do_waits_for_them() {
     for reason in WAYS_BACK {
@@ -230,4 +254,67 @@ fn a_job_that_waits_for_something_else_beside_its_old_pods_is_not_decided_about_
         send(&mut world, "stop", "AbortJob", "a");
         assert!(world.pass(30).is_empty(), "{reason}, {kind} {change}");
     }
+}
+
+/// Job `a` of four pods that ran in m1 of two members, in a queue that may have 5, and a younger one of three, `b`,
+/// that waits for the place.
+fn running_before_another() -> World {
+    let mut world = members(&["m1", "m2"]);
+    world.queue("q", &json!({"capability": {"cpu": "5"}}));
+    world.job("a", "q", 4);
+    assert_eq!(world.settle(), ["a-job"]);
+    on(&mut world, "a", "m1", 4);
+    world.job("b", "q", 3);
+    assert!(world.pass(3).is_empty());
+    world
+}
+
+/// What gave way to nobody, and has no backoff.
+const KEEPS_ITS_PLACE: [&str; 5] = ["Restarted", "RestartedByPolicy", "CopyRefused", "Rescheduled", "MemberLost"];
+
+#[test]
+fn nobody_younger_takes_the_quota_of_a_job_that_waits_for_its_own_old_copies() {
+    for reason in KEEPS_ITS_PLACE {
+        let mut world = running_before_another();
+        evict(&mut world, reason, 0, &[]);
+        assert!(world.pass(20).is_empty(), "{reason}: the old pods are there");
+        assert_eq!(world.says("b").0, "BlockedByReservation", "{reason}");
+        end_pods(&mut world);
+        assert!(world.pass(19).is_empty(), "{reason}: m1 would forget the new copy with the old one");
+        assert_eq!(world.pass(4), ["a-job"], "{reason}");
+    }
+}
+
+#[test]
+fn a_job_that_a_drain_moves_is_before_a_younger_one_that_would_fit() {
+    let mut world = running_before_another();
+    world.patch(
+        "Cluster",
+        "m1",
+        &json!({"spec": {"taints": [{"key": "cluster.karmada.io/unschedulable", "effect": "NoSchedule"}]}}),
+    );
+    send(&mut world, "move", "RestartJob", "a");
+    assert!(world.pass(20).is_empty());
+    assert_eq!(world.says("a").0, "Requeued");
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": null}}));
+    world.patch("Job", "a", &json!({"status": {"running": 0, "state": {"phase": "Pending"}}}));
+    end_pods(&mut world);
+    assert_eq!(world.pass(40), ["a-job"]);
+}
+
+#[test]
+fn a_job_in_backoff_or_evicted_for_another_keeps_no_place_from_a_younger_one() {
+    for (reason, backoff) in [("NotPlaced", 60), ("PodsReadyTimeout", 60), ("Reclaimed", 0), ("ForgedRecord", 0)] {
+        let mut world = running_before_another();
+        evict(&mut world, reason, backoff, &[]);
+        assert_eq!(world.pass(2), ["b-job"], "{reason}");
+    }
+}
+
+#[test]
+fn old_copies_that_never_go_hold_a_queue_up_for_ten_minutes_and_no_longer() {
+    let mut world = running_before_another();
+    evict(&mut world, "Restarted", 0, &[]);
+    assert!(world.pass(598).is_empty());
+    assert_eq!(world.pass(4), ["a-job"], "it is in line again, pods or none");
 }

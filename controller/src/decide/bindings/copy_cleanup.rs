@@ -7,6 +7,10 @@
 //! pods took. So a job whose old copies took so long to go waits as long again and a second more, and no longer than
 //! Volcano's longest wait; whatever it left its clusters for, and also if its user deleted it and made it anew.
 //!
+//! Of what was taken off its clusters a moment after it was placed no copy is listed yet, and Karmada may make one all
+//! the same ([`LISTED_WITHIN`]): until then it is not taken to be gone. Else the job could be placed anew before Karmada
+//! saw that it had left, which would then move the old copy's pods instead of ending them.
+//!
 //! Kept in memory: after a restart what is gone by then is taken to be forgotten. That Volcano tries no more than ten
 //! jobs in a second is not counted: where hundreds go at once from one member, a few may be forgotten there.
 
@@ -19,9 +23,11 @@ use jiff::{SignedDuration, Timestamp};
 use crate::observe::{Binding, Key};
 
 /// Volcano's longest wait between two tries, in seconds.
-const LONGEST_RETRY: i64 = 180;
+pub(super) const LONGEST_RETRY: i64 = 180;
 /// Pods that are still not gone after so many seconds keep their job out of its queue no longer.
 pub(super) const LONGEST_TERMINATION: i64 = 600;
+/// Karmada lists a copy so many seconds after it began to make it.
+pub(super) const LISTED_WITHIN: i64 = 5;
 /// How often the pods of deleted jobs are looked for.
 const LOOK_EVERY: SignedDuration = SignedDuration::from_secs(1);
 
@@ -53,13 +59,13 @@ struct DeletedJob {
 }
 
 impl CopyCleanups {
-    /// Takes in whether old copies of a job are there, which were asked to go at that time. Gives back from when on
-    /// they are forgotten, where they went a short time ago.
+    /// Takes in whether old copies of a job are there, which were asked to go at that time; and when the job was taken
+    /// off its clusters, if it was. Gives back from when on they are forgotten, where they went a short time ago.
     pub(crate) fn observe_copies(
         &mut self,
         key: &Key,
         terminates: bool,
-        asked_at: EpochSeconds,
+        (asked_at, withdrawn_at): (EpochSeconds, Option<EpochSeconds>),
         now: Timestamp,
     ) -> Option<Timestamp> {
         if terminates {
@@ -67,13 +73,22 @@ impl CopyCleanups {
             return None;
         }
         let second = EpochSeconds::from(now);
-        match self.of.get(key)? {
-            Cleanup::ForgottenAt(at) if *at > second => at.to_timestamp(),
-            Cleanup::ForgottenAt(_) => {
+        let listed_at = withdrawn_at.filter(|at| *at <= second).map(|at| at.saturating_add(LISTED_WITHIN));
+        let listed_at = listed_at.filter(|at| second < *at);
+        match self.of.get(key) {
+            None => {
+                let listed_at = listed_at?;
+                self.of.insert(key.clone(), Cleanup::ForgottenAt(listed_at));
+                listed_at.to_timestamp()
+            }
+            Some(Cleanup::ForgottenAt(at)) if *at > second => at.to_timestamp(),
+            // That they are gone is known.
+            Some(Cleanup::ForgottenAt(_)) if listed_at.is_some() => None,
+            Some(Cleanup::ForgottenAt(_)) => {
                 self.forget(key);
                 None
             }
-            Cleanup::Terminating => {
+            Some(Cleanup::Terminating) => {
                 let took = second.seconds_since(asked_at);
                 if took >= LONGEST_TERMINATION {
                     self.forget(key);
@@ -136,7 +151,7 @@ impl CopyCleanups {
             })
             .collect();
         for (key, terminates, asked_at) in found {
-            self.observe_copies(&key, terminates, asked_at, now);
+            self.observe_copies(&key, terminates, (asked_at, None), now);
         }
     }
 
@@ -172,35 +187,53 @@ impl CopyCleanups {
 mod tests {
     use super::*;
 
+    /// Taken off its clusters, and so were its copies, at that time.
+    fn asked(second: i64) -> (EpochSeconds, Option<EpochSeconds>) {
+        (EpochSeconds::new(second), Some(EpochSeconds::new(second)))
+    }
+
     #[test]
     fn what_took_so_long_to_go_is_forgotten_after_as_long_again() {
         let key = Key::new("ns", "a-job");
         let at = |second| Timestamp::from_second(second).unwrap();
         for (gone, forgotten) in [(100, 101), (101, 103), (130, 161), (600, 780)] {
             let mut cleanups = CopyCleanups::default();
-            assert_eq!(
-                cleanups.observe_copies(&key, false, EpochSeconds::new(100), at(100)),
-                None,
-                "nothing was there"
-            );
-            assert!(!cleanups.is_under_way(&key, EpochSeconds::new(100)));
-            assert_eq!(cleanups.observe_copies(&key, true, EpochSeconds::new(100), at(100)), None);
-            assert_eq!(cleanups.observe_copies(&key, false, EpochSeconds::new(100), at(gone)), Some(at(forgotten)));
-            assert_eq!(
-                cleanups.observe_copies(&key, false, EpochSeconds::new(100), at(forgotten - 1)),
-                Some(at(forgotten))
-            );
+            assert_eq!(cleanups.observe_copies(&key, true, asked(100), at(100)), None);
+            assert_eq!(cleanups.observe_copies(&key, false, asked(100), at(gone)), Some(at(forgotten)));
+            assert_eq!(cleanups.observe_copies(&key, false, asked(100), at(forgotten - 1)), Some(at(forgotten)));
             assert!(
                 cleanups.is_under_way(&key, EpochSeconds::new(forgotten - 1))
                     && !cleanups.is_under_way(&key, EpochSeconds::new(forgotten))
             );
-            assert_eq!(cleanups.observe_copies(&key, false, EpochSeconds::new(100), at(forgotten)), None);
+            for second in [forgotten, forgotten.max(105)] {
+                assert_eq!(cleanups.observe_copies(&key, false, asked(100), at(second)), None);
+            }
             assert!(cleanups.of.is_empty());
         }
         // Nobody waits for such pods, and it may be in line again for long.
         let mut cleanups = CopyCleanups::default();
-        cleanups.observe_copies(&key, true, EpochSeconds::new(100), at(100));
-        assert_eq!(cleanups.observe_copies(&key, false, EpochSeconds::new(100), at(700)), None);
+        cleanups.observe_copies(&key, true, asked(100), at(100));
+        assert_eq!(cleanups.observe_copies(&key, false, asked(100), at(700)), None);
         assert!(!cleanups.is_under_way(&key, EpochSeconds::new(700)));
+    }
+
+    #[test]
+    fn what_was_never_listed_may_be_made_yet_for_as_long_as_karmada_takes() {
+        let key = Key::new("ns", "a-job");
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut cleanups = CopyCleanups::default();
+        assert_eq!(cleanups.observe_copies(&key, false, asked(100), at(101)), Some(at(105)));
+        assert!(cleanups.is_under_way(&key, EpochSeconds::new(104)));
+        assert!(!cleanups.is_under_way(&key, EpochSeconds::new(105)));
+        assert_eq!(cleanups.observe_copies(&key, false, asked(100), at(105)), None);
+        assert!(cleanups.of.is_empty());
+        assert_eq!(cleanups.observe_copies(&key, false, asked(100), at(106)), None, "nothing was there");
+        // A clock that is behind the record's writer keeps nobody waiting.
+        assert_eq!(cleanups.observe_copies(&key, false, asked(110), at(106)), None);
+        // Copies in a lost cluster are gone long after the job was placed.
+        let in_lost = (EpochSeconds::new(500), Some(EpochSeconds::new(100)));
+        assert_eq!(cleanups.observe_copies(&key, false, in_lost, at(501)), None);
+        // Nor did a job that was deleted leave a copy to be made.
+        assert_eq!(cleanups.observe_copies(&key, false, (EpochSeconds::new(500), None), at(501)), None);
     }
 }
