@@ -29,10 +29,12 @@ pub(super) async fn retry_late_server<T>(write: impl AsyncFn() -> kube::Result<T
     }
 }
 
-/// Whether the server was not ready to answer: a webhook's deadline, or the store of a CRD that is being set up.
+/// Whether the server was not ready to answer: a webhook's deadline, that of what our webhook asked it in turn, or the
+/// store of a CRD that is being set up.
 fn is_late(status: &kube::core::Status) -> bool {
+    let late = ["context deadline exceeded", "no answer within"];
     let webhook =
-        status.message.contains("failed calling webhook") && status.message.contains("context deadline exceeded");
+        status.message.contains("failed calling webhook") && late.iter().any(|words| status.message.contains(words));
     (status.code == 500 && webhook) || (status.code == 429 && status.message.contains("storage is (re)initializing"))
 }
 
