@@ -194,7 +194,7 @@ fn problem<'a>(
     SplitProblem {
         gang,
         candidates: candidates
-            .map(|(name, capacity)| split::Candidate { name, weight: 1, data: 0, cost: 0, capacity })
+            .map(|(name, capacity)| split::Candidate { name, weight: 1, data: 0, cost: 0, missing_images: 0, capacity })
             .collect(),
         strategy,
         previous: None,

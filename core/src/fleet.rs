@@ -17,10 +17,12 @@
 //! | `reserved_clusters` | which clusters are reserved for a job that does not fit now |
 //! | `selected_labels` | which node labels gangs select on, so that shapes carry them |
 //! | `load` | what the nodes of each cluster really use |
+//! | `images` | which images the nodes of each cluster have |
 //! | `upcoming` | nodes that may still come: which pods wait for them, and what is left of them |
 
 mod assumed_pods;
 mod eviction;
+mod images;
 mod load;
 mod queue_capacity;
 mod reserved_clusters;
@@ -37,6 +39,7 @@ use std::{
 
 pub use crate::place::{MemberVolcanoQueue, Queues};
 pub use eviction::EvictedPods;
+use images::ImagesOnNodes;
 pub use queue_capacity::{AWAY, takes_jobs};
 pub use reserved_clusters::{ReservableCluster, choose_reserved_clusters, list_clusters_reserved_against};
 use selected_labels::SelectedLabels;
@@ -46,6 +49,7 @@ use upcoming::UpcomingNodes;
 
 use crate::{
     gang::{ClusterName, Gang, Requirement, WorkloadRef},
+    image_locality::ClusterImages,
     inventory::{Capacity, Change, Inventory, MemberLoad, NodeUse, Source},
     place::Cluster,
     plan::PinnedDomains,
@@ -71,6 +75,8 @@ pub enum Update {
     NodeUse(Vec<NodeUse>, EpochSeconds),
     /// Its load, as its collector summed it up.
     Load(Option<MemberLoad>),
+    /// Its images, as its collector summed them up.
+    Images(ClusterImages),
 }
 
 /// Where a member's nodes and pods were read.
@@ -123,6 +129,7 @@ struct FleetMember {
     origin: Origin,
     queues: Queues,
     load: Option<MemberLoad>,
+    images: ImagesOnNodes,
     down: Option<String>,
     /// Keys of the entries that name this cluster.
     assumed_keys: BTreeSet<String>,
@@ -181,8 +188,9 @@ impl Fleet {
         // Published numbers change with every heartbeat. No decision goes by them where the nodes can be read.
         let published = cluster.published.take();
         member.cluster.published = None;
-        // Links are declared elsewhere.
+        // Links are declared elsewhere, and images are on nodes.
         cluster.bandwidths = Arc::clone(&member.cluster.bandwidths);
+        cluster.images = Arc::clone(&member.cluster.images);
         let changed = !member.known || member.cluster != cluster || (falls_back && member.summary != summary);
         member.dirty |= falls_back && member.summary != summary || !member.known;
         member.dirty |= member.cluster.autoscaling != cluster.autoscaling;
@@ -237,6 +245,7 @@ impl Fleet {
                     | Change::HyperNodeGone(_) => Some([None, None]),
                     Change::Pods(_) => None,
                 };
+                member.images.observe_change(&change);
                 let changed = member.inventory.apply_change(change);
                 match workloads {
                     Some(workloads) if changed => {
@@ -261,6 +270,7 @@ impl Fleet {
             }
             Update::From(origin) => {
                 member.origin = origin;
+                member.images.mark_changed();
                 false
             }
             // What is free does not depend on them.
@@ -271,6 +281,10 @@ impl Fleet {
             }
             Update::NodeUse(measured, read_at) => return member.update_measured_load(&measured, read_at),
             Update::Load(load) => return member.set_load(load),
+            Update::Images(images) => {
+                member.images.set_published(images);
+                return false;
+            }
         };
         member.dirty |= changed;
         changed
@@ -304,6 +318,7 @@ impl Fleet {
         }
         let selected = self.selected.labels();
         for (name, member) in &mut self.members {
+            member.refresh_images();
             member.dirty |= member.inventory.set_carried_labels(selected);
             if std::mem::take(&mut member.recount) {
                 member.dirty = true;

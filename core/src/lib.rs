@@ -16,6 +16,7 @@ pub mod data_source;
 pub mod declared_data;
 pub mod fleet;
 pub mod gang;
+pub mod image_locality;
 pub mod interning;
 pub mod inventory;
 pub mod live_job;

@@ -7,6 +7,7 @@
 use caldera_core::{
     fleet::MemberVolcanoQueue,
     gang::Taint,
+    image_locality::NodeImage,
     inventory::{HyperNode, HyperNodeMember, Node, NodeUse, Owner, Pod},
     quantity::Quantity,
     resources::ResourceName,
@@ -39,7 +40,19 @@ pub fn read_node(object: &Value) -> Option<Node> {
         allocatable: pairs("/status/allocatable").map(|(key, amount)| (key.as_str(), read_quantity(amount))).collect(),
         ready: list("/status/conditions").any(|one| one["type"] == "Ready" && one["status"] == "True"),
         unschedulable: object.pointer("/spec/unschedulable") == Some(&Value::Bool(true)),
+        images: list("/status/images").take(MOST_IMAGES_OF_NODE).flat_map(read_node_image).collect(),
     })
+}
+
+/// Images of a node that are read, and names of each. A kubelet tells of 50.
+const MOST_IMAGES_OF_NODE: usize = 50;
+const MOST_NAMES_OF_IMAGE: usize = 8;
+
+/// An image under each of its names, where it may count. One without a size has none.
+fn read_node_image(image: &Value) -> impl Iterator<Item = NodeImage> {
+    let bytes = image["sizeBytes"].as_u64().unwrap_or(0);
+    let names = image["names"].as_array().into_iter().flatten().filter_map(Value::as_str).take(MOST_NAMES_OF_IMAGE);
+    names.filter_map(move |name| NodeImage::of_size(name, bytes))
 }
 
 /// A pod; `None` without a name.
@@ -187,6 +200,22 @@ mod tests {
         assert_eq!(node.allocatable.to_string(), "cpu 1.5, memory 1Gi, pods 110");
         assert_eq!(node.taints[0].key, "gpu");
         assert_eq!(super::read_node(&json!({})), None);
+    }
+
+    #[test]
+    fn a_node_tells_of_its_images_by_all_their_names_and_of_small_or_odd_ones_nothing() {
+        let images = json!([
+            {"names": ["r.example/a:1", "r.example/a@sha256:00"], "sizeBytes": 1_000_000_000},
+            {"names": ["small:1"], "sizeBytes": 700_000}, {"names": ["odd:1"], "sizeBytes": -5}, {"sizeBytes": 1}, 7,
+        ]);
+        let read =
+            |images: Value| read_node(&json!({"metadata": {"name": "n"}, "status": {"images": images}})).unwrap();
+        let node = read(images);
+        let found: Vec<_> = node.images.iter().map(|image| (image.name.as_str(), image.bytes)).collect();
+        assert_eq!(found, [("r.example/a:1", 1_000_000_000), ("r.example/a@sha256:00", 1_000_000_000)]);
+        let many: Vec<Value> = (0..60).map(|at| json!({"names": [at.to_string()], "sizeBytes": 1_u64 << 30})).collect();
+        assert_eq!(read(many.into()).images.len(), 50);
+        assert_eq!(read(json!("none")).images, []);
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub fn read_cluster(cluster: &Cluster) -> place::Cluster {
         ready: status.conditions.iter().any(|condition| condition.type_ == READY && condition.status == "True"),
         serves: serves.collect(),
         bandwidths: Arc::default(),
+        images: Arc::default(),
         published: read_general_estimator_input(cluster).map(Arc::new),
     }
 }
@@ -146,6 +147,7 @@ pub fn read_binding(spec: &ResourceBindingSpec, status: Option<&ResourceBindingS
         data: None,
         queue: None,
         choice: None,
+        images: None,
         ranking: place::score::Ranking::default(),
         empty_workloads: false,
     }

@@ -13,6 +13,7 @@ mod amount;
 mod decode;
 mod domains;
 mod encode;
+mod images;
 mod load;
 mod malformed;
 mod queues;
@@ -33,6 +34,7 @@ use k8s_openapi::{api::core::v1::Taint, apimachinery::pkg::apis::meta::v1::Label
 pub use decode::decode_part;
 pub(crate) use encode::hash_fnv1a;
 pub use encode::{MOST_OBJECT_BYTES, divide_contents};
+pub use images::encode_images;
 pub use malformed::Malformed;
 pub use set::{MemberObjects, Published};
 
@@ -100,6 +102,9 @@ api_types! {
         pub fault: Option<String>,
         /// What its nodes really use, where they measure it.
         pub load: Option<Load>,
+        /// The largest images of nodes that take pods, by name: how many bytes of each a node has in the mean.
+        #[schemars(extend("maxProperties" = 64))]
+        pub images: BTreeMap<String, i64>,
     }
 
     /// What the nodes of a member really use, by its NodeMetrics.

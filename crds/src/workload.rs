@@ -46,6 +46,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use caldera_core::{
     declared_data::{Data, ParseDataError},
     gang::{Gang, QueueName, Task, TaskName, WorkloadRef},
+    image_locality::PodImages,
     resources::Resources,
     status::duration,
 };
@@ -206,6 +207,24 @@ fn gang_of(root: &Field<'_>) -> Result<Gang, GangError> {
 #[must_use]
 pub fn read_data_location(object: &Value) -> Option<Result<Data, ParseDataError>> {
     Some(object.get("metadata")?.get("annotations")?.get(DATA)?.as_str()?.parse())
+}
+
+/// The images of a Volcano Job's pods, init containers among them; `None` for other kinds, whose pods are divided as
+/// Karmada divides them.
+#[must_use]
+pub fn read_pod_images(object: &Value) -> Option<PodImages> {
+    if WorkloadKind::of_object(object) != Some(WorkloadKind::VolcanoJob) {
+        return None;
+    }
+    let images = |spec: &'_ Value| -> Vec<String> {
+        let containers = ["initContainers", "containers"].into_iter().filter_map(|key| spec[key].as_array()).flatten();
+        containers.map(|container| container["image"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let tasks = object["spec"]["tasks"].as_array()?.iter().map(|task| {
+        let pods = task["replicas"].as_u64().and_then(|pods| u32::try_from(pods).ok()).unwrap_or(0);
+        (pods, images(&task["template"]["spec"]))
+    });
+    PodImages::from_kinds(tasks)
 }
 
 /// What an existing pod takes from its node. The rules of gangs do not apply to it, and an amount that can not be

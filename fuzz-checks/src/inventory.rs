@@ -31,6 +31,7 @@ fn follow(objects: &[ClusterInventory]) {
         set.apply(object.clone());
         let Some(published) = set.assemble_if_complete() else { continue };
         let _ = published.decode_queues();
+        let _ = published.heartbeat.decode_images();
         let Ok(changes) = published.changes_since(known.as_ref()) else { continue };
         for change in changes {
             inventory.apply_change(change);

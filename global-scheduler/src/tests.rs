@@ -7,6 +7,7 @@ mod data_claims;
 mod ended_job;
 mod first_status;
 mod grants;
+mod image_locality;
 mod maintenance;
 mod parity;
 mod ranking;

@@ -71,7 +71,8 @@ fn read_members(clusters: Vec<Cluster>, reported: Vec<(String, Update)>) -> Vec<
             | Update::Down(_)
             | Update::From(_)
             | Update::NodeUse(..)
-            | Update::Load(_) => {}
+            | Update::Load(_)
+            | Update::Images(_) => {}
         }
     }
     let member = |cluster: Cluster| {

@@ -16,6 +16,7 @@ use std::{
 use caldera_core::{
     data_source::DataChange,
     gang::{Gang, QueueName, WorkloadRef},
+    image_locality::PodImages,
     interning::Interned,
     place::Groups,
     resources::Resources,
@@ -99,6 +100,7 @@ pub(crate) struct Objects {
     /// Kinds of workload that were listed.
     listed: BTreeSet<WorkloadKind>,
     gangs: Interned<Gang>,
+    images: Interned<PodImages>,
     requests: Interned<Resources>,
     namespaces: Interned<str>,
 }
@@ -342,6 +344,7 @@ impl Objects {
         };
         workload.gang = workload.gang.map(whole);
         workload.gang = workload.gang.map(|gang| intern_as_written(&mut self.gangs, gang));
+        workload.images = workload.images.map(|images| self.images.intern(images));
         if let Some(known) = self.workloads.get_mut(&workload.reference) {
             if known.uid == workload.uid && is_older(&workload.resource_version, &known.resource_version) {
                 return Vec::new();

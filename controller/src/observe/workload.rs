@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use caldera_core::{
     gang::{Gang, QueueName, WorkloadRef},
+    image_locality::PodImages,
     reason::Reason,
     time::{EpochSeconds, SubmitTime},
 };
@@ -89,6 +90,8 @@ pub struct Workload {
     pub group: Option<Arc<GroupOfPod>>,
     /// The CronJob that made it.
     pub cron_job: Option<Arc<CronOwner>>,
+    /// The images of its pods, where placement goes by them.
+    pub images: Option<Arc<PodImages>>,
 }
 
 /// What `status.state` of a Volcano Job says, as far as it matters while the job waits.
@@ -199,6 +202,7 @@ impl Workload {
             said: SaidState::read(kind, object),
             group: workload::read_group_of_pod(object).map(Arc::new),
             cron_job: CronOwner::read(object).map(Arc::new),
+            images: workload::read_pod_images(object).map(Arc::new),
             child: (kind == WorkloadKind::VolcanoJob).then(|| ChildFacts::read(object)).flatten().map(Arc::new),
             reference: Arc::new(reference),
         })

@@ -19,6 +19,7 @@ mod forged_record;
 mod group_pods;
 mod growth;
 mod hyper_jobs;
+mod image_locality;
 mod job_commands;
 mod job_gangs;
 mod lifecycle;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::HyperNode;
 use crate::{
     gang::{Taint, TaskName, WorkloadRef},
+    image_locality::NodeImage,
     resources::Resources,
 };
 
@@ -26,6 +27,8 @@ pub struct Node {
     pub ready: bool,
     /// Cordoned.
     pub unschedulable: bool,
+    /// Images that it has.
+    pub images: Vec<NodeImage>,
 }
 
 /// A member's pod as the inventory needs it.

@@ -10,6 +10,7 @@
 //! | [`filter`] | which clusters a binding may go to |
 //! | [`spread_constraints`] | which of them Karmada would choose; `schedule/region_sets`: which other regions would do |
 //! | [`score`], `data_locality` | which of them come first by the policy's weights, and by where data is |
+//! | [`crate::image_locality`] | which have the images of its pods |
 //! | [`crate::data_source`] | which have the data that its claims require |
 //! | [`crate::cluster_choice`] | which its user lets it go to |
 //! | [`replica_division`] | how many replicas each gets |
@@ -55,6 +56,7 @@ use crate::{
     cluster_choice::ClusterChoice,
     data_source::DataLocality,
     gang::{QueueName, Requirement, Taint, Toleration},
+    image_locality::{ClusterImages, PodImages},
     maintenance::Maintenance,
 };
 
@@ -87,6 +89,8 @@ pub struct Cluster {
     pub serves: Apis,
     /// The best bandwidth of a declared link to each other cluster, in megabits a second; of those with one.
     pub bandwidths: Arc<BTreeMap<String, u64>>,
+    /// What its nodes have of images.
+    pub images: Arc<ClusterImages>,
     /// What it says of its capacity, for where its nodes can not be read; `None` before the first heartbeat.
     pub published: Option<Arc<ClusterSummary>>,
 }
@@ -264,6 +268,8 @@ pub struct Binding {
     pub queue: Option<Arc<QueueClusters>>,
     /// Which clusters its user lets it go to; `None` for any.
     pub choice: Option<Arc<ClusterChoice>>,
+    /// The images of its pods, where they are known: of kinds with tasks.
+    pub images: Option<Arc<PodImages>>,
     /// How its policy ranks clusters.
     pub ranking: score::Ranking,
     /// Clusters that get none of its replicas are listed too (`--enable-empty-workload-propagation` of
@@ -282,6 +288,12 @@ impl Binding {
     #[must_use]
     pub fn has_data_in(&self, cluster: &str) -> bool {
         self.data.as_ref().is_none_or(|data| data.allows(cluster))
+    }
+
+    /// In tenths, how much of what its pods would pull is not in the cluster; 0 where nothing is known of its images.
+    #[must_use]
+    pub fn count_missing_images(&self, cluster: &Cluster) -> u64 {
+        self.images.as_ref().map_or(0, |images| cluster.images.count_missing_tenths(images))
     }
 
     /// Whether its user lets it go to the cluster.

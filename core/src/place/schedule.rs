@@ -396,6 +396,7 @@ fn place_gang_among(
             weight: weights[index],
             data: data[index],
             cost: costs[index],
+            missing_images: binding.count_missing_images(chosen[index].cluster),
             capacity: &chosen[index].capacity,
         };
         let sites: Vec<usize> = (0..chosen.len()).filter(usable).collect();

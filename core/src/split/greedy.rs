@@ -275,6 +275,7 @@ impl GreedyRun<'_, '_> {
             (
                 self.search.sites[site].data_and_cost(),
                 self.search.unmet_preferences_of(site),
+                self.search.sites[site].missing_images,
                 self.search.bounds.weighted_free_amount(whole(site)),
                 self.search.winning_rank(site),
             )

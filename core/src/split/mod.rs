@@ -109,6 +109,8 @@ pub struct Candidate<'a> {
     pub data: i64,
     /// What using the cluster costs, by its policy's scores. Less is better.
     pub cost: i64,
+    /// How much of what the pods would pull is not there, in tenths.
+    pub missing_images: u64,
     /// What is free there for this gang: without what is assumed for others, and without what the gang itself holds
     /// there already ([`SplitProblem::previous`]).
     pub capacity: &'a Capacity,
@@ -189,6 +191,7 @@ struct Site<'a> {
     weight: u64,
     data: i64,
     cost: i64,
+    missing_images: u64,
     capacity: &'a Capacity,
     /// It has a copy of the job, whose template can not be changed.
     copied: bool,
@@ -264,6 +267,7 @@ impl<'a> SplitSearch<'a> {
                 weight: candidate.weight,
                 data: candidate.data,
                 cost: candidate.cost,
+                missing_images: candidate.missing_images,
                 capacity: candidate.capacity,
                 copied: share(candidate.name).is_some(),
                 domain: share(candidate.name).and_then(|share| share.domain.as_ref()),

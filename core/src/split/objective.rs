@@ -2,7 +2,8 @@
 //!
 //! Rule: the lesser [`ObjectiveKey`] wins, field by field: pods missing of the full size, topology distance, unmet
 //! pairs of tasks that want to be together or apart, clusters in use, missing data, declared cost, what pods prefer of
-//! nodes and do not get, what stays free where pods are put, and clusters that held nothing before.
+//! nodes and do not get, images that are not there, what stays free where pods are put, and clusters that held nothing
+//! before.
 
 use super::{Pods, SplitSearch, Spot, UnmetPreferences, sum_pods};
 
@@ -36,6 +37,8 @@ pub struct ObjectiveKey {
     pub cost: i64,
     /// What pods prefer of nodes and do not get, over the clusters in use.
     pub unmet_preferences: UnmetPreferences,
+    /// How much of what pods would pull is not there, over the clusters in use.
+    pub missing_images: u64,
     /// What stays free where pods are put: the best fit leaves least.
     pub fragments: u64,
     /// Clusters that held nothing of it before.
@@ -71,6 +74,7 @@ impl SplitSearch<'_> {
                 .iter()
                 .map(|spot| self.unmet_preferences_of(spot.site))
                 .fold(UnmetPreferences::default(), UnmetPreferences::plus),
+            missing_images: spots.iter().map(|spot| self.sites[spot.site].missing_images).fold(0, u64::saturating_add),
             fragments: spots.iter().map(|spot| self.bounds.weighted_free_amount(*spot)).fold(0, u64::saturating_add),
             opened: spots.iter().filter(|spot| !self.holds_pods(spot.site)).count(),
         }
@@ -79,10 +83,21 @@ impl SplitSearch<'_> {
     /// [`Self::objective_key`] of one spot whose distance is known.
     pub(super) fn key_at(&self, distance: Distance, spot: Spot, missing: u64) -> ObjectiveKey {
         let (site, fragments) = (&self.sites[spot.site], self.bounds.weighted_free_amount(spot));
-        let (data, cost) = (site.data, site.cost);
+        let (data, cost, missing_images) = (site.data, site.cost, site.missing_images);
         let opened = usize::from(!self.holds_pods(spot.site));
         let unmet_preferences = self.unmet_preferences_of(spot.site);
-        ObjectiveKey { missing, distance, unmet: 0, clusters: 1, data, cost, unmet_preferences, fragments, opened }
+        ObjectiveKey {
+            missing,
+            distance,
+            unmet: 0,
+            clusters: 1,
+            data,
+            cost,
+            unmet_preferences,
+            missing_images,
+            fragments,
+            opened,
+        }
     }
 
     /// What the gang's pods prefer of nodes and do not get in a cluster; worked out once.

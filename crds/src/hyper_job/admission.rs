@@ -9,6 +9,7 @@
 
 use std::collections::BTreeSet;
 
+use caldera_core::gang::Gang;
 use serde_json::Value;
 
 use super::{ReplicatedJobView, build_job, list_replicated_jobs, name_child};
@@ -67,9 +68,12 @@ pub fn list_update_refusals(old: &Value, new: &Value) -> Vec<String> {
         let name = name_of(new);
         let child = name_child(name, replicated.name, (replicated.replicas - 1).max(0));
         // Names of its pods are longer yet.
-        if child.len() > name_child(name, before.name, (before.replicas - 1).max(0)).len() {
+        let is_longer = child.len() > name_child(name, before.name, (before.replicas - 1).max(0)).len();
+        if is_longer {
             refusals.extend(check_job_template(new, at, &replicated));
         }
+        // One that was there before these fields were read stays as it is.
+        let checks_policy = !is_longer && replicated.object != before.object;
         let [before, after] = [before.template(), replicated.template()].map(|template| {
             let mut job = build_job(&child, template);
             drop(fill_defaults(&mut job));
@@ -77,6 +81,9 @@ pub fn list_update_refusals(old: &Value, new: &Value) -> Vec<String> {
         });
         let found = job_admission::list_update_refusals(&before, &after);
         refusals.extend(found.iter().map(|refusal| format_template_refusal(at, &refusal.field, &refusal.why)));
+        if checks_policy {
+            refusals.extend(read_gang(&after).ok().and_then(|gang| check_split_policy(at, &replicated, &gang)));
+        }
     }
     refusals.truncate(MOST_REFUSALS);
     refusals
@@ -167,17 +174,22 @@ fn check_job_template(hyper_job: &Value, at: usize, replicated: &ReplicatedJobVi
     drop(fill_defaults(&mut job));
     let refusals = job_admission::list_creation_refusals(&job);
     if refusals.is_empty() {
-        return read_gang(&job)
-            .err()
-            .map(|error| format!("spec.replicatedJobs[{at}].templateSpec: {error}"))
-            .into_iter()
-            .collect();
+        let refusal = match read_gang(&job) {
+            Ok(gang) => check_split_policy(at, replicated, &gang),
+            Err(error) => Some(format!("spec.replicatedJobs[{at}].templateSpec: {error}")),
+        };
+        return refusal.into_iter().collect();
     }
     let report = |refusal: &job_admission::Refusal| match &*refusal.field {
         "metadata.name" => format!("spec.replicatedJobs[{at}]: of job {child:?}: {}", refusal.why),
         field => format_template_refusal(at, field, &refusal.why),
     };
     refusals.iter().take(MOST_REFUSALS).map(report).collect()
+}
+
+/// What is wrong with what a template's `splitPolicy` says of its jobs, which are such gangs.
+fn check_split_policy(at: usize, replicated: &ReplicatedJobView<'_>, gang: &Gang) -> Option<String> {
+    Some(format!("spec.replicatedJobs[{at}].splitPolicy.{}", replicated.check_accelerators(gang)?))
 }
 
 fn format_template_refusal(at: usize, field: &str, why: &str) -> String {
@@ -195,12 +207,11 @@ pub fn list_ignored_fields(hyper_job: &Value) -> Vec<String> {
             "spec.plugins: there are no plugins of a HyperJob; the plugins of its jobs are in templateSpec".to_owned(),
         );
     }
-    let objects = spec["replicatedJobs"].as_array().into_iter().flatten().enumerate();
-    let says = |policy: &Value| !policy["accelerators"].is_null() || !policy["acceleratorType"].is_null();
-    unread.extend(objects.filter(|(_, object)| says(&object["splitPolicy"])).take(1).map(|(at, _)| {
+    let unknown = list_replicated_jobs(hyper_job).enumerate().filter(|(_, one)| one.counts_unknown_accelerators());
+    unread.extend(unknown.take(1).map(|(at, _)| {
         format!(
-            "spec.replicatedJobs[{at}].splitPolicy: accelerators and acceleratorType are not read; what the pods of \
-             templateSpec request and select counts"
+            "spec.replicatedJobs[{at}].splitPolicy.accelerators: not read without acceleratorType, which says what of \
+             the requests of templateSpec it counts"
         )
     }));
     unread

@@ -4,6 +4,7 @@
 //! is named as it. Everything is read from the object as it is written: what our types do not know goes into the jobs,
 //! too.
 
+mod accelerators;
 mod admission;
 #[cfg(test)]
 mod tests;

@@ -160,6 +160,49 @@ fn what_nobody_acts_on_is_said() {
     all["spec"]["replicatedJobs"][1]["splitPolicy"] = json!({"mode": "auto", "accelerators": 8});
     let unread = list_ignored_fields(&all);
     assert!(unread[0].contains("spec.plugins") && unread[1].contains("replicatedJobs[1].splitPolicy"), "{unread:?}");
+    all["spec"]["replicatedJobs"][1]["splitPolicy"]["acceleratorType"] = "nvidia.com/gpu".into();
+    assert_eq!(list_ignored_fields(&all).len(), 1);
+}
+
+/// Two jobs of four pods with two cards each, and what their split policy says.
+fn with_cards(policy: &Value) -> Value {
+    let mut template = template("q", 4);
+    template["tasks"][0]["template"]["spec"]["containers"][0]["resources"] = json!({"limits": {"nvidia.com/gpu": 2}});
+    hyper_job(json!([{"name": "a", "replicas": 2, "templateSpec": template, "splitPolicy": policy}]))
+}
+
+#[test]
+fn accelerators_are_what_the_pods_of_all_jobs_request_together() {
+    let of = |policy: Value| list_creation_refusals(&with_cards(&policy)).join("; ");
+    for mode in ["static", "auto"] {
+        assert_eq!(of(json!({"mode": mode, "acceleratorType": "nvidia.com/gpu", "accelerators": 16})), "");
+    }
+    assert_eq!(of(json!({"acceleratorType": "nvidia.com/gpu"})), "");
+    assert_eq!(of(json!({"accelerators": 3})), "", "of nobody knows what");
+    assert_eq!(
+        of(json!({"acceleratorType": "nvidia.com/gpu", "accelerators": 8})),
+        "spec.replicatedJobs[0].splitPolicy.accelerators: 8 is not the 16 nvidia.com/gpu of its jobs: 2 of them, with \
+         8 each"
+    );
+    assert_eq!(
+        of(json!({"acceleratorType": "amd.com/gpu", "accelerators": 16})),
+        "spec.replicatedJobs[0].splitPolicy.acceleratorType: no pod of templateSpec requests amd.com/gpu"
+    );
+}
+
+#[test]
+fn a_change_keeps_accelerators_and_jobs_in_step_and_one_from_before_stays() {
+    let right = with_cards(&json!({"acceleratorType": "nvidia.com/gpu", "accelerators": 16}));
+    let mut more = right.clone();
+    more["spec"]["replicatedJobs"][0]["replicas"] = 3.into();
+    let refused = list_update_refusals(&right, &more);
+    assert!(refused.len() == 1 && refused[0].contains("16 is not the 24 nvidia.com/gpu"), "{refused:?}");
+    more["spec"]["replicatedJobs"][0]["splitPolicy"]["accelerators"] = 24.into();
+    assert_eq!(list_update_refusals(&right, &more), Vec::<String>::new());
+    let old = with_cards(&json!({"acceleratorType": "nvidia.com/gpu", "accelerators": 5}));
+    let mut other = old.clone();
+    other["spec"]["maxDomains"] = 2.into();
+    assert_eq!(list_update_refusals(&old, &other), Vec::<String>::new());
 }
 
 #[test]

@@ -154,6 +154,8 @@ fn decode_node(shape: &NodeShape, at: usize, name: &str, allocatable: &Resources
         allocatable: allocatable.clone(),
         ready: !shape.closed.contains(&Closed::NotReady),
         unschedulable: shape.closed.contains(&Closed::Cordoned),
+        // The heartbeat says what of them counts.
+        images: Vec::new(),
     }
 }
 

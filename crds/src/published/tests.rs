@@ -61,7 +61,7 @@ fn any_node() -> impl Strategy<Value = Node> {
             labels.extend(rack.map(|rack| ("rack".to_owned(), rack.to_string())));
             let taint = Taint { key: "k".into(), value: String::new(), effect: "NoSchedule".into() };
             let taints = if tainted { vec![taint] } else { vec![] };
-            Node { name, labels, taints, allocatable: amounts(8000 << size, 20), ready, unschedulable }
+            Node { name, labels, taints, allocatable: amounts(8000 << size, 20), ready, unschedulable, images: vec![] }
         },
     )
 }

@@ -132,3 +132,32 @@ fn a2_42_a_hyper_job_of_which_no_job_could_be_made_is_refused() {
         Ok(())
     });
 }
+
+/// Two jobs of two pods with two cards each.
+#[test]
+fn the_accelerators_of_a_hyper_job_are_those_that_its_pods_request() {
+    run("hyperjob-cards", async |s| {
+        let queue = s.queue("q", json!({"cpu": "1"})).await?;
+        let mut template = template(&queue, "sleep 1");
+        let resources = &mut template["tasks"][0]["template"]["spec"]["containers"][0]["resources"];
+        *resources = json!({"requests": {"cpu": "100m"}, "limits": {"nvidia.com/gpu": 2}});
+        let with = |accelerators: u32| {
+            let policy = json!({"mode": "auto", "acceleratorType": "nvidia.com/gpu", "accelerators": accelerators});
+            let mut object =
+                hyper_job(json!([{"name": "a", "replicas": 2, "templateSpec": template, "splitPolicy": policy}]));
+            object["spec"]["maxDomains"] = 2.into();
+            object
+        };
+        let refused = s.create(Kind::HyperJob, with(4)).await;
+        let error = format!("{:#}", refused.err().unwrap_or_else(|| anyhow::anyhow!("it is taken")));
+        let words = "spec.replicatedJobs[0].splitPolicy.accelerators: 4 is not the 8 nvidia.com/gpu of its jobs";
+        ensure!(error.contains(words), "{error}");
+        s.create(Kind::HyperJob, with(8)).await?;
+        for name in ["train-a-0", "train-a-1"] {
+            let over_two = |policy: &Value| policy["spec"]["placement"]["spreadConstraints"][0]["maxGroups"] == 2;
+            s.until(Kind::Policy, name, "lets it be split over two clusters", over_two).await?;
+            s.until(Kind::Job, name, "is made", |_| true).await?;
+        }
+        Ok(())
+    });
+}

@@ -17,6 +17,7 @@ mod forged;
 mod give_back;
 mod group_pods;
 mod hyperjob;
+mod image_locality;
 mod kinds;
 mod lifecycle;
 mod links;

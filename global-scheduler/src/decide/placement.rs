@@ -78,8 +78,9 @@ pub fn decide_binding(
         return verdict;
     }
     let SchedulingContext { peers, data, queue, ranking, empty_workloads, run } = context;
-    let choice = gang.clusters.clone();
-    let mut capped = place::Binding { peers, data, choice, queue, ranking, empty_workloads, ..binding.place.clone() };
+    let (choice, images) = (gang.clusters.clone(), request.and_then(|known| known.images.clone()));
+    let mut capped =
+        place::Binding { peers, data, choice, images, queue, ranking, empty_workloads, ..binding.place.clone() };
     if !whole {
         capped.replicas = capped.replicas.min(i64::from(gang.replicas()));
     }

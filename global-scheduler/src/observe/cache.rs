@@ -19,6 +19,7 @@ use caldera_core::{
     data_source::{DataClaim, DataIndex, DataLocality, DataSource},
     fleet::{Fleet, Update},
     gang::{Gang, TaskName, WorkloadRef},
+    image_locality::PodImages,
     interning::Interned,
     maintenance::ExpectedRun,
     place::{self, Apis, Groups, Peers, QueueClusters, Target, score::Ranking},
@@ -58,6 +59,8 @@ pub struct WorkloadRequest {
     pub has_ended: bool,
     /// Seconds that it runs at most, where it says so.
     pub run_for: Option<i64>,
+    /// The images of its pods, where placement goes by them.
+    pub images: Option<Arc<PodImages>>,
 }
 
 /// How many pods of a job have succeeded, where enough of them end it (`minSuccess`), by its own status.
@@ -111,6 +114,7 @@ pub struct Cache {
     requests: BTreeMap<WorkloadRef, WorkloadRequest>,
     /// Gangs and placements that are in use.
     pub(super) gangs: Interned<Gang>,
+    images: Interned<PodImages>,
     placements: Interned<str>,
     by_workload: BTreeMap<WorkloadRef, BTreeSet<BindingKey>>,
     groups: Groups<BindingKey>,
@@ -212,6 +216,7 @@ impl Cache {
 
     fn update_request(&mut self, workload: &WorkloadRef, mut request: WorkloadRequest) {
         request.gang = request.gang.map(|gang| self.gangs.intern(gang));
+        request.images = request.images.map(|images| self.images.intern(images));
         if self.requests.get(workload) == Some(&request) {
             return;
         }
@@ -443,7 +448,17 @@ pub fn read_workload(object: &Value) -> Option<(WorkloadRef, WorkloadRequest)> {
     let (queued, run_for) = (workload::names_queue(object), workload::running_estimate(object));
     let restarts_when_a_pod_fails = kind == WorkloadKind::VolcanoJob && workload::restarts_when_a_pod_fails(object);
     let successes = read_needed_successes(kind, object);
-    let request =
-        WorkloadRequest { kind, gang, queued, completes, restarts_when_a_pod_fails, successes, has_ended, run_for };
+    let images = workload::read_pod_images(object).map(Arc::new);
+    let request = WorkloadRequest {
+        kind,
+        gang,
+        queued,
+        completes,
+        restarts_when_a_pod_fails,
+        successes,
+        has_ended,
+        run_for,
+        images,
+    };
     Some((reference, request))
 }

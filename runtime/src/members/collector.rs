@@ -23,7 +23,7 @@ use caldera_core::{
 use caldera_crds::{
     karmada::cluster::Cluster,
     names::caldera::MANAGER_INVENTORY,
-    published::{ClusterInventory, Heartbeat, Load, Part, Reached, divide_contents},
+    published::{ClusterInventory, Heartbeat, Load, Part, Reached, divide_contents, encode_images},
 };
 use jiff::Timestamp;
 use kube::{Api, Client, api::ApiResource, runtime::watcher};
@@ -258,7 +258,7 @@ impl Collector {
             }
             Update::NodeUse(measured, read_at) => self.measured = Some((measured, read_at)),
             // It does not read what it publishes.
-            Update::From(_) | Update::Load(_) => {}
+            Update::From(_) | Update::Load(_) | Update::Images(_) => {}
         }
     }
 
@@ -373,6 +373,7 @@ impl Collector {
             nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
             fault: self.fault.clone(),
             load: self.sum_load(),
+            images: encode_images(self.view.nodes()),
         };
         let spec = json!({"cluster": self.config.cluster, "heartbeat": heartbeat});
         self.apply_object(&self.config.cluster.clone(), spec).await?;

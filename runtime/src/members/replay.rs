@@ -51,7 +51,7 @@ impl Member {
     /// and the member answered.
     pub(super) async fn replay_published(&mut self) -> Option<Connection> {
         let mut replayed: Option<Arc<Published>> = None;
-        let mut reported = None;
+        let (mut reported, mut images) = (None, None);
         loop {
             if let Some(published) = &mut self.published {
                 published.mark_unchanged();
@@ -63,6 +63,11 @@ impl Member {
             if load != reported {
                 self.send_update(Update::Load(load.clone())).await;
                 reported = load;
+            }
+            let now = published.heartbeat.decode_images();
+            if images.as_ref() != Some(&now) {
+                self.send_update(Update::Images(now.clone())).await;
+                images = Some(now);
             }
             if !replayed.as_ref().is_some_and(|before| Arc::ptr_eq(before, &published)) {
                 match updates_since(&published, replayed.as_deref()) {
@@ -146,7 +151,11 @@ pub(super) async fn read_published(host: &Client, cluster: &str) -> Option<Vec<U
     };
     let published = tokio::time::timeout(READ_TIMEOUT, read).await.ok()??;
     let (age, period) = heartbeat_age(&published, jiff::Timestamp::now())?;
-    let mut all = vec![Update::From(origin_of(&published, age >= period * 2)), Update::Load(load_of(&published))];
+    let mut all = vec![
+        Update::From(origin_of(&published, age >= period * 2)),
+        Update::Load(load_of(&published)),
+        Update::Images(published.heartbeat.decode_images()),
+    ];
     all.extend(updates_since(&published, None).ok()?);
     all.push(Update::Up);
     Some(all)

@@ -12,7 +12,7 @@ use axum::{
     extract::{Request, State},
     response::{IntoResponse, Response},
 };
-use caldera_core::{fleet::Origin, inventory::Node};
+use caldera_core::{fleet::Origin, image_locality::ClusterImages, inventory::Node};
 use caldera_crds::published::{Contents, divide_contents};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -131,6 +131,7 @@ fn origin_is_late(update: &Update) -> bool {
 async fn a_published_member_is_not_watched_until_its_collector_is_late_and_not_trusted_beyond_three_heartbeats() {
     let mut world = world(0, Some(one_node()));
     assert!(!origin_is_late(&world.next().await));
+    assert_eq!(world.next().await, Update::Images(ClusterImages::default()));
     assert!(matches!(world.next().await, Update::Change(Change::HyperNodes(all)) if all.is_empty()));
     assert!(matches!(world.next().await, Update::Change(Change::Nodes(all)) if all[0].name == "n1"));
     assert!(matches!(world.next().await, Update::Change(Change::Pods(_))));
@@ -162,6 +163,7 @@ async fn what_nodes_use_is_told_as_it_is_published_and_what_is_no_load_is_none()
     // The inventory counts all the same.
     let mut world = world_with(0, Some(one_node()), load("1e30"));
     assert!(!origin_is_late(&world.next().await));
+    assert!(matches!(world.next().await, Update::Images(_)));
     assert!(matches!(world.next().await, Update::Change(Change::HyperNodes(_))));
 }
 
@@ -190,6 +192,7 @@ async fn what_is_no_inventory_is_refused_whole_and_the_member_asked() {
     part["held"] = json!([{"nodes": "7", "amounts": {"cpu": "1"}}]);
     let mut world = world(0, Some(part));
     assert!(!origin_is_late(&world.next().await));
+    assert!(matches!(world.next().await, Update::Images(_)));
     let Update::Down(why) = world.next().await else { panic!("it was told") };
     assert!(why.contains("no inventory: there is no node 7"), "{why}");
 }

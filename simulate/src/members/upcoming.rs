@@ -77,7 +77,7 @@ impl Members {
             taints: group.taints.clone(),
             allocatable: group.resources.clone(),
             ready: true,
-            unschedulable: false,
+            ..Node::default()
         };
         self.count_node(cluster, &node);
         self.fleet.apply_update(&self.names[cluster], Update::Change(Change::Node(node)));

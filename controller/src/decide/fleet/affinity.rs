@@ -1,5 +1,6 @@
 //! What of other objects bears on where a binding may go: in which clusters the others of its workload affinity groups
-//! are, which have the data that its workload claims, which its user chose, and which its queue may use.
+//! are, which have the data that its workload claims, which its user chose, and which its queue may use; and which
+//! images its pods would pull.
 //!
 //! Rule: as the scheduler sees it: the clusters of those that are placed, and for those that are released the place
 //! that was found. So a job that is released finds the clusters open that the scheduler will find open. Data is where
@@ -10,6 +11,7 @@ use std::{borrow::Cow, sync::Arc};
 use caldera_core::{
     cluster_choice::ClusterChoice,
     data_source::DataLocality,
+    image_locality::PodImages,
     place::{self, Peers},
 };
 
@@ -26,9 +28,11 @@ pub(crate) fn build_binding_with_peers<'a>(
     let placement = binding.placement.as_deref()?;
     let placement = with_peers(placement, list_peers(objects, capacity, binding));
     let queue = objects.clusters_of_binding(binding, capacity.has_exclusive_clusters()).map(Arc::new);
-    Some(match (find_data_and_choice(objects, binding), queue) {
-        ((None, None), None) => placement,
-        ((data, choice), queue) => Cow::Owned(place::Binding { data, choice, queue, ..placement.into_owned() }),
+    Some(match (find_job_terms(objects, binding), queue) {
+        (JobTerms { data: None, choice: None, images: None }, None) => placement,
+        (JobTerms { data, choice, images }, queue) => {
+            Cow::Owned(place::Binding { data, choice, images, queue, ..placement.into_owned() })
+        }
     })
 }
 
@@ -43,13 +47,25 @@ pub(crate) fn build_unplaced_binding(
     Some(place::Binding { queue, previous: Vec::new(), ..placement })
 }
 
-/// Where the data of its claims is, and which clusters its user chose.
-pub(crate) fn find_data_and_choice(
-    objects: &Objects,
-    binding: &Binding,
-) -> (Option<Arc<DataLocality>>, Option<Arc<ClusterChoice>>) {
-    let gang = objects.workload_of(binding).and_then(|workload| workload.gang.as_ref().ok());
-    (objects.data.index.find_locality(&binding.workload), gang.and_then(|gang| gang.clusters.clone()))
+/// What a binding's own workload says of clusters.
+pub(crate) struct JobTerms {
+    /// Where the data of its claims is.
+    pub data: Option<Arc<DataLocality>>,
+    /// Which clusters its user chose.
+    pub choice: Option<Arc<ClusterChoice>>,
+    /// What its pods would pull.
+    pub images: Option<Arc<PodImages>>,
+}
+
+/// What the workload of a binding says of clusters.
+pub(crate) fn find_job_terms(objects: &Objects, binding: &Binding) -> JobTerms {
+    let workload = objects.workload_of(binding);
+    let gang = workload.and_then(|workload| workload.gang.as_ref().ok());
+    JobTerms {
+        data: objects.data.index.find_locality(&binding.workload),
+        choice: gang.and_then(|gang| gang.clusters.clone()),
+        images: workload.and_then(|workload| workload.images.clone()),
+    }
 }
 
 fn list_peers(objects: &Objects, capacity: &FleetCapacity, binding: &Binding) -> Peers {

@@ -84,7 +84,7 @@ fn problem<'a>(gang: &'a Gang, world: &'a World, strategy: Strategy) -> SplitPro
     let candidates = world.names.iter().zip(&world.capacities);
     SplitProblem {
         candidates: candidates
-            .map(|(name, capacity)| Candidate { name, weight: 1, data: 0, cost: 0, capacity })
+            .map(|(name, capacity)| Candidate { name, weight: 1, data: 0, cost: 0, missing_images: 0, capacity })
             .collect(),
         strategy,
         ..problem_in_no_cluster(gang)
@@ -96,7 +96,7 @@ pub(super) fn problem_in_one_cluster<'a>(
     name: &'a ClusterName,
     capacity: &'a Capacity,
 ) -> SplitProblem<'a> {
-    let candidates = vec![Candidate { name, weight: 1, data: 0, cost: 0, capacity }];
+    let candidates = vec![Candidate { name, weight: 1, data: 0, cost: 0, missing_images: 0, capacity }];
     SplitProblem { candidates, ..problem_in_no_cluster(gang) }
 }
 

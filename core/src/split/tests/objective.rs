@@ -137,6 +137,7 @@ impl Case {
             data: used.iter().map(|one| self.data[*one]).sum(),
             cost: used.iter().map(|one| self.costs[*one]).sum(),
             unmet_preferences: UnmetPreferences::default(),
+            missing_images: 0,
             fragments: self.fragments(nodes),
             opened: used.len(),
         }

@@ -108,3 +108,30 @@ fn the_mean_of_all_pods_counts_whose_best_nodes_are_taken_first() {
     capacity.shown = Some(Arc::default());
     assert_eq!(GangRequests::new(&gang).mean_unmet_preferences(&capacity), of(3000, 0));
 }
+
+#[test]
+fn images_decide_after_what_pods_prefer_and_before_the_best_fit() {
+    const TIGHT: &[Nodes] = &[(4, 4, "hdd", false)];
+    const ROOMY: &[Nodes] = &[(8, 4, "hdd", false)];
+    const SSD: &[Nodes] = &[(4, 4, "ssd", false)];
+    const HALF: &[Nodes] = &[(1, 2, "hdd", false)];
+    type Row<'a> = (&'a str, &'a [&'a [Nodes]], &'a [u64], &'a str);
+    let rows: &[Row<'_>] = &[
+        ("nothing is anywhere: the best fit", &[ROOMY, TIGHT], &[10, 10], "m1"),
+        ("a roomier cluster has more of them", &[ROOMY, TIGHT], &[9, 10], "m0"),
+        ("what pods prefer comes first", &[SSD, ROOMY], &[10, 0], "m0"),
+        ("so does one cluster instead of two", &[HALF, HALF, ROOMY], &[0, 0, 10], "m2"),
+        ("over all clusters in use", &[HALF, HALF, HALF], &[9, 5, 2], "m1 m2"),
+    ];
+    for (what, clusters, missing, want) in rows {
+        let say = |problem: &mut SplitProblem<'_>| {
+            problem.candidates.iter_mut().zip(*missing).for_each(|(one, missing)| one.missing_images = *missing);
+        };
+        assert_eq!(choose(&four_pods(prefers(&[(10, "ssd")])), clusters, say), *want, "{what}");
+    }
+    let dearer = |problem: &mut SplitProblem<'_>| {
+        (problem.candidates[0].missing_images, problem.candidates[0].cost) = (0, 1);
+        problem.candidates[1].missing_images = 10;
+    };
+    assert_eq!(choose(&four_pods(vec![]), &[TIGHT, TIGHT], dearer), "m1");
+}

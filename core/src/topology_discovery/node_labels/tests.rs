@@ -26,7 +26,7 @@ fn place(
     let node = |(at, labels): (usize, &BTreeMap<String, String>)| {
         let allocatable = [("cpu", "1".parse().unwrap()), ("pods", "1".parse().unwrap())].into_iter().collect();
         let (name, labels) = (format!("n{at}"), labels.clone());
-        Node { name, labels, allocatable, ready: true, taints: vec![], unschedulable: false }
+        Node { name, labels, allocatable, ready: true, ..Node::default() }
     };
     let mut inventory = Inventory::default();
     inventory.apply_change(Change::HyperNodes(all.to_vec()));

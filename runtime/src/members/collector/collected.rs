@@ -101,8 +101,7 @@ mod tests {
             labels: [("rack".to_owned(), rack.to_owned())].into(),
             allocatable: Resources::new(),
             ready: true,
-            taints: vec![],
-            unschedulable: false,
+            ..Node::default()
         }
     }
 

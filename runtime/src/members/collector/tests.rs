@@ -108,7 +108,10 @@ async fn member(State(servers): State<Arc<Servers>>, request: Request) -> Respon
     if !query.contains("watch=true") {
         let node = json!({
             "metadata": {"name": "n1", "labels": {"example.org/rack": "7"}},
-            "status": {"allocatable": {"cpu": "1000", "pods": "1000"}, "conditions": [{"type": "Ready", "status": "True"}]},
+            "status": {
+                "allocatable": {"cpu": "1000", "pods": "1000"}, "conditions": [{"type": "Ready", "status": "True"}],
+                "images": [{"names": ["a:1", "a@sha256:00"], "sizeBytes": 1_000_000_000}],
+            },
         });
         return list(if path.ends_with("/nodes") { json!([node]) } else { json!([]) });
     }
@@ -214,6 +217,16 @@ async fn what_nodes_use_is_reported_by_heartbeats_and_costs_no_write_of_its_own(
     *lock(&servers.cpu_used) = None;
     tokio::time::sleep(Duration::from_secs(300)).await;
     assert!(age(&servers.last("m1")["heartbeat"]["load"]) > 200);
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn images_of_nodes_are_reported_by_heartbeats_and_by_no_part() {
+    let (servers, stop) = collector(Value::Null);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let images = json!({"a:1": 1_000_000_000, "a@sha256:00": 1_000_000_000});
+    assert_eq!(servers.last("m1")["heartbeat"]["images"], images);
+    assert!(!servers.last("m1.0").to_string().contains("sha256"));
     stop.cancel();
 }
 
