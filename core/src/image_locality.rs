@@ -2,10 +2,10 @@
 //!
 //! Rule (kube-scheduler `plugins/imagelocality`, which Volcano's nodeorder runs): an image counts by its bytes times
 //! the share of nodes that have it. What a pod's images count together is worth nothing up to 23 MiB, and full marks
-//! from 1000 MiB for each of its containers on, init containers among them. An image without a tag is `:latest`. Here
-//! all nodes of a cluster that take pods are asked, and the mean over all pods counts, in steps of a tenth: a few
-//! megabytes move no job. Images that nobody knows of count as nothing, and so do those of a gang with very many kinds
-//! of pods.
+//! from 1000 MiB for each of its containers on, init containers among them. An image without a tag is `:latest`. Beyond
+//! that rule, one without a registry is that of docker.io, as nodes name it. Here all nodes of a cluster that take pods
+//! are asked, and the mean over all pods counts, in steps of a tenth: a few megabytes move no job. Images that nobody
+//! knows of count as nothing, and so do those of a gang with very many kinds of pods.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -19,23 +19,25 @@ pub const MOST_IMAGES: usize = 64;
 const MOST_NAMES_LENGTH: usize = 8 << 10;
 /// Kinds of pods of which it is asked.
 const MOST_KINDS: usize = 32;
+/// Where an image comes from whose name says no registry.
+const DEFAULT_REGISTRIES: [&str; 2] = ["docker.io/", "index.docker.io/"];
 /// Full marks.
 const TENTHS: u64 = 10;
 
 /// An image on a node, under one of its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeImage {
-    /// As the node tells it.
+    /// With its tag, and without the registry that is meant where none is said.
     pub name: String,
     /// Its size.
     pub bytes: u64,
 }
 
 impl NodeImage {
-    /// One that may count; `None` for one that is too small to be worth waiting for.
+    /// One that may count, as a node names it; `None` for one that is too small to be worth waiting for.
     #[must_use]
     pub fn of_size(name: &str, bytes: u64) -> Option<Self> {
-        (bytes > LEAST_BYTES).then(|| Self { name: name.to_owned(), bytes })
+        (bytes > LEAST_BYTES).then(|| Self { name: complete_image_name(name).into_owned(), bytes })
     }
 }
 
@@ -128,8 +130,10 @@ impl PodImages {
     }
 }
 
-/// The name with its tag: `:latest` where it says none.
+/// The name with its tag, `:latest` where it says none, and without the registry that is meant where it says none.
 fn complete_image_name(name: &str) -> Cow<'_, str> {
+    let name = DEFAULT_REGISTRIES.iter().find_map(|registry| name.strip_prefix(registry)).unwrap_or(name);
+    let name = name.strip_prefix("library/").filter(|rest| !rest.contains('/')).unwrap_or(name);
     // What follows a colon before the last slash is a port.
     let last = name.rsplit('/').next().unwrap_or(name);
     if last.contains(':') { Cow::Borrowed(name) } else { Cow::Owned(format!("{name}:latest")) }
@@ -152,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_without_a_tag_is_latest_and_a_port_is_no_tag() {
+    fn an_image_without_a_tag_is_latest_one_without_a_registry_that_of_docker_and_a_port_is_no_tag() {
         let rows = [
             ("busybox", "busybox:latest"),
             ("busybox:1", "busybox:1"),
@@ -160,6 +164,12 @@ mod tests {
             ("r.example:5000/a/b:2", "r.example:5000/a/b:2"),
             ("a@sha256:00", "a@sha256:00"),
             ("", ":latest"),
+            ("docker.io/library/busybox:1", "busybox:1"),
+            ("library/busybox", "busybox:latest"),
+            ("docker.io/library/a@sha256:00", "a@sha256:00"),
+            ("index.docker.io/team/a", "team/a:latest"),
+            ("library/team/a:1", "library/team/a:1"),
+            ("docker.io.example/library/a:1", "docker.io.example/library/a:1"),
         ];
         for (name, want) in rows {
             assert_eq!(complete_image_name(name), want);

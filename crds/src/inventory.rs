@@ -205,14 +205,14 @@ mod tests {
     #[test]
     fn a_node_tells_of_its_images_by_all_their_names_and_of_small_or_odd_ones_nothing() {
         let images = json!([
-            {"names": ["r.example/a:1", "r.example/a@sha256:00"], "sizeBytes": 1_000_000_000},
+            {"names": ["docker.io/team/a:1", "r.example/a@sha256:00"], "sizeBytes": 1_000_000_000},
             {"names": ["small:1"], "sizeBytes": 700_000}, {"names": ["odd:1"], "sizeBytes": -5}, {"sizeBytes": 1}, 7,
         ]);
         let read =
             |images: Value| read_node(&json!({"metadata": {"name": "n"}, "status": {"images": images}})).unwrap();
         let node = read(images);
         let found: Vec<_> = node.images.iter().map(|image| (image.name.as_str(), image.bytes)).collect();
-        assert_eq!(found, [("r.example/a:1", 1_000_000_000), ("r.example/a@sha256:00", 1_000_000_000)]);
+        assert_eq!(found, [("team/a:1", 1_000_000_000), ("r.example/a@sha256:00", 1_000_000_000)]);
         let many: Vec<Value> = (0..60).map(|at| json!({"names": [at.to_string()], "sizeBytes": 1_u64 << 30})).collect();
         assert_eq!(read(many.into()).images.len(), 50);
         assert_eq!(read(json!("none")).images, []);
