@@ -22,7 +22,7 @@ use tracing::debug;
 
 pub use error::ApiError;
 pub use resource::Resource;
-pub use write::{Delete, Writer};
+pub use write::{APPLY, Delete, Writer};
 
 use super::object::{Gvk, ObjectExt, Shared};
 

@@ -52,6 +52,10 @@ pub struct Gates {
     pub multiple_templates: bool,
     /// `PropagationPolicyPreemption`.
     pub policy_preemption: bool,
+    /// `StatefulFailoverInjection`.
+    pub stateful_failover: bool,
+    /// `WorkloadAffinity`.
+    pub workload_affinity: bool,
 }
 
 /// What the controllers are told at the start.

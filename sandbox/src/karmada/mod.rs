@@ -70,6 +70,8 @@ pub struct Config {
     pub admission: bool,
     /// Whether to stand in for karmada-scheduler.
     pub schedule: bool,
+    /// Whether to stand in for karmada-controller-manager.
+    pub control: bool,
 }
 
 /// Why the stand-in does not run.
@@ -95,6 +97,7 @@ impl Default for Config {
             collect_garbage: true,
             admission: true,
             schedule: true,
+            control: true,
         }
     }
 }
@@ -136,37 +139,46 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
             () = server.until_synced(gvk) => {}
         }
     }
-    execution::run::run_controller(&control);
-    status::work::run_controller(&control);
-    status::binding::run_controller(&control);
-    binding::run::run_controller(&control);
-    namespaces::run_controller(&control);
-    impersonation::run_controller(&control);
-    distributor::run_controller(&control);
-    rebalancer::run_controller(&control);
-    assignments::run_controllers(&control);
-    if config.gates.federated_quota {
-        quotas::run_controller(&control);
-    }
     if config.schedule {
         scheduler::run::run_scheduler(&control);
     }
-    eviction::run::run_controllers(&control);
-    cluster::run::run_controllers(&control, config.access, config.pace);
-    let detector = Detector::start(&control);
+    let detector = config.control.then(|| {
+        run_controllers(&control);
+        cluster::run::run_controllers(&control, config.access, config.pace);
+        Detector::start(&control)
+    });
     let collector = config.collect_garbage.then(|| gc::Collector::start(&server));
     if config.collect_garbage {
         ttl::run_controller(&control);
         emptying::run_controller(&server, config.clock.clone());
     }
     follow_kinds(&server, move |gvk| {
-        detector.follow_kind(gvk);
+        if let Some(detector) = &detector {
+            detector.follow_kind(gvk);
+        }
         if let Some(collector) = &collector {
             collector.follow_kind(gvk);
         }
     })
     .await;
     Ok(())
+}
+
+/// The controllers of karmada-controller-manager that look after neither clusters nor templates.
+fn run_controllers(control: &Arc<Control>) {
+    execution::run::run_controller(control);
+    status::work::run_controller(control);
+    status::binding::run_controller(control);
+    binding::run::run_controller(control);
+    namespaces::run_controller(control);
+    impersonation::run_controller(control);
+    distributor::run_controller(control);
+    rebalancer::run_controller(control);
+    assignments::run_controllers(control);
+    if control.gates.federated_quota {
+        quotas::run_controller(control);
+    }
+    eviction::run::run_controllers(control);
 }
 
 /// Collects garbage and empties namespaces on one server (a member, say) until the shutdown.

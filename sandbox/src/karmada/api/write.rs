@@ -8,6 +8,9 @@ use tracing::warn;
 use super::{ApiError, Resource, Server};
 use crate::karmada::object::{Gvk, ObjectExt, ObjectKey};
 
+/// The content of a server-side apply.
+pub const APPLY: &str = "application/apply-patch+yaml";
+
 /// How to delete.
 #[derive(Debug, Clone, Default)]
 pub struct Delete {
@@ -66,14 +69,27 @@ impl Writer {
 
     /// Merge patch.
     pub async fn merge(&self, key: &ObjectKey, subresource: &str, patch: &Value) -> Result<Value, ApiError> {
-        let path = self.object_path(&key.gvk, &key.namespace, &key.name, subresource).await?;
-        self.server.send_request("PATCH", &path, self.name, Some(("application/merge-patch+json", patch))).await
+        self.patch(key, subresource, "application/merge-patch+json", patch).await
     }
 
     /// JSON patch.
     pub async fn json_patch(&self, key: &ObjectKey, subresource: &str, patch: &Value) -> Result<Value, ApiError> {
-        let path = self.object_path(&key.gvk, &key.namespace, &key.name, subresource).await?;
-        self.server.send_request("PATCH", &path, self.name, Some(("application/json-patch+json", patch))).await
+        self.patch(key, subresource, "application/json-patch+json", patch).await
+    }
+
+    /// PATCH of any sort; what is applied takes over the fields of others.
+    pub async fn patch(
+        &self,
+        key: &ObjectKey,
+        subresource: &str,
+        content: &str,
+        patch: &Value,
+    ) -> Result<Value, ApiError> {
+        let mut path = self.object_path(&key.gvk, &key.namespace, &key.name, subresource).await?;
+        if content == APPLY {
+            path += "&force=true";
+        }
+        self.server.send_request("PATCH", &path, self.name, Some((content, patch))).await
     }
 
     /// DELETE; an object that is gone already is no error.

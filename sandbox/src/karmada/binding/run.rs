@@ -12,6 +12,7 @@ use crate::karmada::{
     api::{Change, Delete},
     control::{Control, binding_kind, cluster_binding_kind, work_kind},
     events::About,
+    eviction::state,
     interpreter::Operation,
     names,
     object::{Gvk, ObjectExt, ObjectKey, Shared},
@@ -164,6 +165,11 @@ async fn ensure_work(
         plan::set_completions(&mut copy, &target.cluster, completions)?;
     }
     let overridden = apply_overrides(control, &mut copy, &target.cluster).await?;
+    if control.gates.stateful_failover {
+        for (label, value) in state::labels_to_inject(binding, &target.cluster) {
+            copy.put(&["metadata", "labels", &label], value);
+        }
+    }
     write_work(control, &plan::build_work(binding, &copy, target, &overridden)).await
 }
 

@@ -228,6 +228,20 @@ pub fn build_binding(
     binding
 }
 
+/// The groups that a template is in by its labels: `key=value` for the keys that the policy names.
+#[must_use]
+pub fn affinity_groups(template: &Value, policy: &Value) -> Option<Value> {
+    let labels = template.labels();
+    let group = |term: &str| {
+        let key = policy.text(&format!("/spec/placement/workloadAffinity/{term}/groupByLabelKey"));
+        labels.get(key).map(|value| json!(format!("{key}={value}")))
+    };
+    let mut groups = json!({});
+    groups.put_or_remove(&["affinityGroup"], group("affinity"));
+    groups.put_or_remove(&["antiAffinityGroup"], group("antiAffinity"));
+    groups.as_object().is_some_and(|groups| !groups.is_empty()).then_some(groups)
+}
+
 /// The binding that exists, with the policy's part written again.
 ///
 /// # Errors
@@ -418,5 +432,19 @@ mod tests {
         assert!(!is_changed(&job(), &new));
         new.set_label("a", "b");
         assert!(is_changed(&job(), &new));
+    }
+
+    #[test]
+    fn a_template_is_in_the_groups_that_its_labels_name() {
+        let mut template = job();
+        template.set_label("team", "a");
+        let policy = |affinity: Value| json!({"spec": {"placement": {"workloadAffinity": affinity}}});
+        let both =
+            policy(json!({"affinity": {"groupByLabelKey": "team"}, "antiAffinity": {"groupByLabelKey": "shard"}}));
+        assert_eq!(affinity_groups(&template, &both), Some(json!({"affinityGroup": "team=a"})));
+        template.set_label("shard", "1");
+        let groups = json!({"affinityGroup": "team=a", "antiAffinityGroup": "shard=1"});
+        assert_eq!(affinity_groups(&template, &both), Some(groups));
+        assert_eq!(affinity_groups(&template, &policy(Value::Null)), None);
     }
 }

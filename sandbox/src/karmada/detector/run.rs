@@ -213,7 +213,10 @@ impl Detector {
         }
         let interpreted = self.interpret_template(&template).await?;
         let priority = self.policy_priority(policy).await?;
-        let desired = plan::build_binding(&template, scope, policy, &interpreted, priority);
+        let mut desired = plan::build_binding(&template, scope, policy, &interpreted, priority);
+        if self.control.gates.workload_affinity && !template.namespace().is_empty() {
+            desired.put_or_remove(&["spec", "workloadAffinityGroups"], plan::affinity_groups(&template, policy));
+        }
         let (gvk, writer) = (desired.gvk(), &self.control.writer);
         let mut existing = self.control.host.get_cached_or_live(&gvk, desired.namespace(), desired.name()).await?;
         for _ in 0..5 {

@@ -3,6 +3,7 @@
 
 pub mod plan;
 pub mod run;
+pub mod state;
 
 use std::time::Duration;
 

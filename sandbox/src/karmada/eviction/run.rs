@@ -9,7 +9,10 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::plan::{self, Tolerance, Unhealthy};
+use super::{
+    plan::{self, Tolerance, Unhealthy},
+    state,
+};
 use crate::karmada::{
     api::{Change, lock_state},
     control::{Control, binding_kind, cluster_binding_kind, cluster_kind},
@@ -96,7 +99,11 @@ async fn leave_tainted(control: &Control, name: &str, (gvk, namespace, binding):
     let now = control.clock.now();
     match plan::tolerance_of_binding(&binding, &taints, now) {
         Some(Tolerance::Over) => {
-            let task = plan::task_of_taint(&binding, control.evictions);
+            let mut task = plan::task_of_taint(&binding, control.evictions);
+            if control.gates.stateful_failover {
+                let kept = state::read_preserved(&binding["spec"]["failover"]["cluster"], &binding, name)?;
+                task.put_or_remove(&["preservedLabelState"], kept);
+            }
             let evict = |binding: &mut Value| plan::evict_cluster(binding, name, task.clone());
             control.writer.modify(&binding, "", evict).await?;
             Ok(Next::Done)
@@ -202,10 +209,18 @@ async fn leave_failed(control: &Control, all: &Mutex<BTreeMap<Key, Unhealthy>>, 
             "ResourceBinding" => "resource-binding-application-failover-controller",
             _ => "cluster-resource-binding-application-failover-controller",
         };
-        let task = plan::task_of_failure(&binding, producer);
         let mut left = Value::clone(&binding);
         for cluster in &failed {
-            plan::evict_cluster(&mut left, cluster, task.clone());
+            let mut task = plan::task_of_failure(&binding, producer);
+            if control.gates.stateful_failover
+                && let Some(kept) =
+                    state::read_preserved(&binding["spec"]["failover"]["application"], &binding, cluster)?
+            {
+                task.put(&["preservedLabelState"], kept);
+                let before = binding.items("/spec/clusters").iter().map(|one| one["name"].clone()).collect();
+                task.put(&["clustersBeforeFailover"], before);
+            }
+            plan::evict_cluster(&mut left, cluster, task);
         }
         if left != *binding {
             control.writer.update(&left).await?;

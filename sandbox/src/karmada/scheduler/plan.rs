@@ -169,6 +169,24 @@ pub fn read_binding(binding: &Value) -> Result<place::Binding, NotPlaced> {
     Ok(caldera_crds::placement::read_binding(&spec, status.as_ref()))
 }
 
+/// Where the others of a binding's affinity groups are, among the bindings of its namespace.
+#[must_use]
+pub fn find_peers(binding: &Value, all: &[Shared]) -> place::Peers {
+    let groups_of = |one: &Value| {
+        let spec: Option<ResourceBindingSpec> = serde_json::from_value(one["spec"].clone()).ok();
+        spec.map(|spec| caldera_crds::placement::read_affinity_groups(&spec)).unwrap_or_default()
+    };
+    let mut groups = place::Groups::default();
+    for one in all {
+        groups.insert(one.namespace(), &groups_of(one), &one.name().to_owned());
+    }
+    groups.find_peers(binding.namespace(), &groups_of(binding), &binding.name().to_owned(), |name| {
+        let other = all.iter().find(|one| one.name() == name);
+        let clusters = other.map(|other| other.items("/spec/clusters")).unwrap_or_default();
+        clusters.iter().map(|cluster| cluster.text("/name").to_owned()).collect()
+    })
+}
+
 /// Clusters as placement sees them; what cannot be read is left out.
 #[must_use]
 pub fn read_clusters(clusters: &[Shared]) -> Vec<(place::Cluster, Shared)> {

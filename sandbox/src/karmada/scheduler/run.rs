@@ -116,7 +116,12 @@ impl Scheduler {
         }
         let clusters = plan::read_clusters(&self.control.host.list(&cluster_kind()));
         let demand = plan::demand_of_binding(&binding, self.control.gates);
-        let outcome = plan::read_binding(&binding).and_then(|read| plan::schedule_binding(&read, demand, &clusters));
+        let outcome = plan::read_binding(&binding).and_then(|mut read| {
+            if self.control.gates.workload_affinity && !namespace.is_empty() {
+                read.peers = plan::find_peers(&binding, &self.control.host.list_in(gvk, namespace));
+            }
+            plan::schedule_binding(&read, demand, &clusters)
+        });
         let (written, refused) = match outcome {
             Ok(placed) => (self.write_placement(&binding, &placed, demand).await, None),
             Err(why) => (self.write_refusal(&binding, &why).await, Some(why)),
