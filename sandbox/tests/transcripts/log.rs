@@ -101,6 +101,12 @@ pub fn kind_of(subject: &str) -> Gvk {
         "Work" => "work.karmada.io/v1alpha1",
         "Cluster" => "cluster.karmada.io/v1alpha1",
         "WorkloadRebalancer" => "apps.karmada.io/v1alpha1",
+        "MultiClusterService" | "MultiClusterIngress" => "networking.karmada.io/v1alpha1",
+        "FederatedHPA" | "CronFederatedHPA" => "autoscaling.karmada.io/v1alpha1",
+        "ServiceExport" | "ServiceImport" => "multicluster.x-k8s.io/v1alpha1",
+        "Remedy" => "remedy.karmada.io/v1alpha1",
+        "EndpointSlice" => "discovery.k8s.io/v1",
+        "Lease" => "coordination.k8s.io/v1",
         "Queue" | "PodGroup" => "scheduling.volcano.sh/v1beta1",
         "PriorityClass" => "scheduling.k8s.io/v1",
         "ResourceInterpreterWebhookConfiguration" | "ResourceInterpreterCustomization" => "config.karmada.io/v1alpha1",
@@ -197,7 +203,9 @@ fn note(log: &SharedLog, at: &str, writer: &str, method: &http::Method, path: &s
         (at.to_owned(), subject_name(answer))
     };
     let ended = method == http::Method::DELETE && (answer["kind"] == "Status" || !answer.is_deleting())
-        || answer.is_deleting() && answer.items("/metadata/finalizers").is_empty();
+        || answer.is_deleting()
+            && answer.items("/metadata/finalizers").is_empty()
+            && answer.items("/spec/finalizers").is_empty();
     let known = log.states.get(&subject).cloned();
     let uid = match answer["kind"].as_str() {
         Some("Status") => known.as_ref().map(|one| one.uid().to_owned()).unwrap_or_default(),

@@ -1,18 +1,17 @@
 //! The recorder's admission webhooks, and Volcano's in the members.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use axum::{Json, extract::State};
 use serde_json::{Value, json};
+
+use crate::recording::Denials;
 
 /// Admission calls and refusals that were recorded and not repeated yet.
 #[derive(Clone)]
 pub struct Calls {
     pub answers: Arc<Mutex<Vec<Value>>>,
-    pub denials: Arc<Mutex<BTreeMap<String, usize>>>,
+    pub denials: Arc<Mutex<Denials>>,
 }
 
 /// Answers admission calls as they were recorded.
@@ -35,11 +34,11 @@ pub async fn admit(State(calls): State<Calls>, uri: http::Uri, Json(asked): Json
         call["path"] == uri.path() && call["operation"] == request["operation"] && call["object"] == name.as_str()
     };
     let index = answers.iter().position(same);
+    let key = (uri.path().to_owned(), request["operation"].as_str().unwrap_or_default().to_owned(), name.clone());
     let denials = &mut *calls.denials.lock().unwrap();
-    if let Some(left) = denials.get_mut(&name).filter(|left| request["operation"] == "CREATE" && **left > 0) {
+    if let Some((left, status)) = denials.get_mut(&key).filter(|(left, _)| *left > 0) {
         *left -= 1;
         index.map(|index| answers.remove(index));
-        let status = json!({"code": 403, "message": "recorder refuses"});
         let response = json!({"uid": request["uid"], "allowed": false, "status": status});
         return Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}));
     }

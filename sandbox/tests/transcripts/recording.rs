@@ -10,14 +10,23 @@ use caldera_sandbox::karmada::eviction::Evictions;
 use regex::Regex;
 use serde_json::{Value, json};
 
+use crate::{burst, log::subject_name};
+
 /// What happened shows in the watch within so many seconds.
 const CUT: f64 = 0.3;
+
+/// What one can do to an object.
+const VERBS: [&str; 8] =
+    ["create", "delete", "update", "replace", "merge-patch", "json-patch", "strategic-merge-patch", "apply-patch"];
 
 /// One object of one server: `host` and `Job.batch/default/x`.
 pub type Subject = (String, String);
 
 /// Fields that were written, by object and writer.
 pub type Written = BTreeMap<(Subject, String), BTreeSet<String>>;
+
+/// How often a webhook refused, and with what, by path, operation, and namespace and name.
+pub type Denials = BTreeMap<(String, String, String), (usize, Value)>;
 
 /// One scenario.
 pub struct Recording {
@@ -37,6 +46,8 @@ pub struct Action {
     pub code: u64,
     /// Of a deletion.
     pub propagation: Option<&'static str>,
+    /// Of a burst: nobody waited for anything.
+    pub hurried: bool,
 }
 
 impl Recording {
@@ -50,26 +61,28 @@ impl Recording {
         self.document[name].as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// Why this scenario can not be repeated here.
-    pub fn unsupported(&self) -> Option<String> {
+    /// Whether the recording tells of a burst of actions in numbers, rather than to spell them out.
+    pub fn has_burst(&self) -> bool {
         let burst = Regex::new(r"\d (bindings|jobs|flips)\b").unwrap();
-        for action in self.list("actions").iter().filter(|action| action["who"] == "recorder") {
-            let what = action["what"].as_str().unwrap();
-            if burst.is_match(what) {
-                return Some(format!("a burst that the recording does not spell out: {what}"));
-            }
-        }
-        None
+        let told = |action: &Value| action["who"] == "recorder" && burst.is_match(action["what"].as_str().unwrap());
+        self.list("actions").iter().any(told)
     }
 
-    /// How often the recorder's webhook refused to let a Work be created, by namespace and name.
-    pub fn denials(&self) -> BTreeMap<String, usize> {
-        let mut denials = BTreeMap::new();
-        for write in self.list("writes").iter().filter(|write| write["effect"] == "denied" && write["verb"] == "create")
-        {
-            if let Some(work) = write["object"].as_str().and_then(|object| object.strip_prefix("Work/")) {
-                *denials.entry(work.to_owned()).or_default() += 1;
-            }
+    /// What the recorder's webhooks refused, or were not there to allow.
+    pub fn denials(&self) -> Denials {
+        let named = Regex::new(r#"webhook "recorder-([^."]+)\.[^"]*"(?: denied the request)?: (.*)"#).unwrap();
+        let mut denials = Denials::new();
+        for write in self.list("writes") {
+            let Some(told) = write["response"]["message"].as_str().and_then(|told| named.captures(told)) else {
+                continue;
+            };
+            let Some((_, object)) = write["object"].as_str().and_then(|object| object.split_once('/')) else {
+                continue;
+            };
+            let operation = if write["verb"] == "create" { "CREATE" } else { "UPDATE" };
+            let key = (format!("/{}", &told[1]), operation.to_owned(), object.to_owned());
+            let code = write["code"].as_u64().unwrap_or(403);
+            denials.entry(key).or_insert_with(|| (0, json!({"code": code, "message": told[2]}))).0 += 1;
         }
         denials
     }
@@ -111,7 +124,18 @@ impl Recording {
         self.actions().into_iter().filter(|action| action.t <= end).collect()
     }
 
+    /// What was done, those of a burst as far as their objects were kept.
     pub fn actions(&self) -> Vec<Action> {
+        let mut actions = self.told_actions();
+        if self.has_burst() {
+            let implied = burst::implied_actions(&actions, &self.events());
+            actions.extend(implied);
+            actions.sort_by(|a, b| a.t.total_cmp(&b.t));
+        }
+        actions
+    }
+
+    fn told_actions(&self) -> Vec<Action> {
         let mut actions = Vec::new();
         for one in self.list("actions") {
             let what = one["what"].as_str().unwrap();
@@ -120,8 +144,7 @@ impl Recording {
             let target = parts.next().unwrap_or_default();
             let recorder = one["who"] == "recorder";
             let (at, object) = target.split_once(':').unwrap_or(("", what));
-            let known = matches!(verb, "create" | "delete" | "merge-patch" | "json-patch")
-                && matches!(at, "host" | "m1" | "m2");
+            let known = VERBS.contains(&verb) && matches!(at, "host" | "m1" | "m2");
             let created = what.strip_suffix(" created").filter(|_| recorder);
             let created = created.and_then(|kind| self.list("inputs").iter().find(|input| input["kind"] == kind));
             let created_by_recorder = created.is_some();
@@ -135,6 +158,9 @@ impl Recording {
             let subresource = parts.next().unwrap_or_default().trim_matches(['[', ']']).to_owned();
             let body = match one.get("input").and_then(Value::as_u64) {
                 Some(index) => Some(self.list("inputs")[usize::try_from(index).unwrap()].clone()),
+                None if verb == "create" && one.get("body").is_none() => {
+                    created.or_else(|| self.list("inputs").iter().find(|input| subject_name(input) == object)).cloned()
+                }
                 None => created.or(one.get("body")).cloned(),
             };
             let (verb, at) = if created_by_recorder {
@@ -157,6 +183,7 @@ impl Recording {
             let propagation = ["Background", "Foreground", "Orphan"].into_iter().find(|one| propagation == Some(one));
             actions.push(Action {
                 propagation,
+                hurried: false,
                 t,
                 who: one["who"].as_str().unwrap().to_owned(),
                 verb: verb.to_owned(),

@@ -115,7 +115,8 @@ pub struct Stage {
     interpreter: Router,
     gates: Gates,
     evictions: Evictions,
-    /// Whether the scheduler and the garbage collector run.
+    /// Whether controllers, scheduler and garbage collector run.
+    pub control: bool,
     pub schedule: bool,
     pub collect: bool,
     down: BTreeMap<&'static str, Arc<AtomicBool>>,
@@ -158,8 +159,11 @@ impl Stage {
                 federated_quota: recording.gate("FederatedQuotaEnforcement"),
                 multiple_templates: recording.gate("MultiplePodTemplatesScheduling"),
                 policy_preemption: recording.gate("PropagationPolicyPreemption"),
+                stateful_failover: recording.gate("StatefulFailoverInjection"),
+                workload_affinity: recording.gate("WorkloadAffinity"),
             },
             evictions: recording.evictions(),
+            control: true,
             schedule: true,
             collect: recording.document["flags"]["kube-controller-manager"].is_null(),
             down: ["m1", "m2"].into_iter().map(|name| (name, Arc::default())).collect(),
@@ -201,15 +205,12 @@ impl Stage {
         });
         let config = Config {
             access: Access::Given(BTreeMap::from(given)),
-            pace: Pace {
-                every: Duration::from_millis(1000),
-                threshold: Duration::from_millis(500),
-                coalesce: Duration::from_millis(10),
-            },
+            pace: Pace { coalesce: Duration::from_millis(10), ..Pace::default() },
             clock: self.clock.clone(),
             gates: self.gates,
             evictions: self.evictions,
             interpreters: BTreeMap::from([(interpreter::ADDRESS.to_owned(), self.interpreter.clone())]),
+            control: self.control,
             schedule: self.schedule,
             collect_garbage: self.collect,
             admission: false,
@@ -220,6 +221,13 @@ impl Stage {
         self.admission.replace(Some(karmada::admission::run::webhook_router(&server, self.clock.clone(), self.gates)));
         karmada::admission::run::register_webhooks(&server, &format!("https://{WEBHOOKS}"), "").await.unwrap();
         tokio::spawn(async move { karmada::run(config, host, shutdown).await.unwrap() });
+    }
+
+    /// Whether Karmada's admission webhooks answer.
+    pub fn admit(&mut self, answers: bool) {
+        let server = self.server("host", "webhook");
+        let router = || karmada::admission::run::webhook_router(&server, self.clock.clone(), self.gates);
+        self.admission.replace(answers.then(router));
     }
 
     /// Makes a member one of Karmada's.
