@@ -394,4 +394,23 @@ mod tests {
         assert_eq!(clusters_value(&targets, demand_of_binding(&binding, on)), [written]);
         assert_eq!(clusters_value(&targets, demand_of_binding(&binding, Gates::default())), [json!({"name": "m1"})]);
     }
+
+    #[test]
+    fn peers_are_the_others_of_its_groups_where_they_are() {
+        let one = |name: &str, groups: Value, clusters: Value| -> Shared {
+            std::sync::Arc::new(json!({"metadata": {"namespace": "ns", "name": name}, "spec": {
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+                "workloadAffinityGroups": groups, "clusters": clusters}}))
+        };
+        let (with, apart) = (json!({"affinityGroup": "team=a"}), json!({"antiAffinityGroup": "team=a"}));
+        let all = [
+            one("first", with.clone(), json!([{"name": "m1"}])),
+            one("second", with, Value::Null),
+            one("third", apart.clone(), json!([{"name": "m2"}])),
+        ];
+        assert_eq!(find_peers(&all[1], &all).together, Some(["m1".to_owned()].into()));
+        assert!(find_peers(&all[0], &all).is_empty());
+        let fourth = one("fourth", apart, Value::Null);
+        assert_eq!(find_peers(&fourth, &all).apart, ["m2".to_owned()].into());
+    }
 }
