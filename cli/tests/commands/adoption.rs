@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    killed::Killed,
+    killed::Supervised,
     turns::{Turn, take_turn},
 };
 
@@ -124,7 +124,7 @@ impl Upgraded {
     }
 
     /// Installs this version over what is there, and runs it.
-    fn install(&self) -> Killed {
+    fn install(&self) -> Supervised {
         let at = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let (admin, made, url) = (self.path("admin"), self.path("made"), format!("https://{at}"));
         let install = |more: &[&str]| {
@@ -139,7 +139,8 @@ impl Upgraded {
             server.arg(format!("--{part}-kubeconfig")).arg(made.join(format!("caldera-{part}.kubeconfig")));
         }
         let log = File::create(self.path("log")).unwrap();
-        let server = Killed(server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap());
+        server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let server = Supervised::start(server);
         let text = install(&[]);
         assert!(text.contains("\n0 errors"), "{text}");
         server

@@ -30,7 +30,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    killed::Killed,
+    killed::{Killed, Supervised},
     turns::{Turn, take_turn},
 };
 
@@ -71,7 +71,7 @@ impl Host {
     }
 
     /// The process that the command tells to run, once there is what it reads.
-    fn serve(&self) -> Killed {
+    fn serve(&self) -> Supervised {
         let began = Instant::now();
         while !self.path("made/caldera-scheduler.kubeconfig").exists() {
             assert!(began.elapsed() < AT_LAST, "no kubeconfig is written");
@@ -86,7 +86,8 @@ impl Host {
                 .arg(self.path("made").join(format!("caldera-{part}.kubeconfig")));
         }
         let log = File::create(self.path("log")).unwrap();
-        Killed(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap())
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        Supervised::start(command)
     }
 
     /// The validating configurations that are Caldera's; Karmada has its own.

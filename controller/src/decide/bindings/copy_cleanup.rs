@@ -8,8 +8,8 @@
 //! Volcano's longest wait; whatever it left its clusters for, and also if its user deleted it and made it anew.
 //!
 //! Of what was taken off its clusters a moment after it was placed no copy is listed yet, and Karmada may make one all
-//! the same ([`LISTED_WITHIN`]): until then it is not taken to be gone. Else the job could be placed anew before Karmada
-//! saw that it had left, which would then move the old copy's pods instead of ending them.
+//! the same ([`LISTED_WITHIN`]): until then it is not taken to be gone. Else the job could be placed anew before
+//! Karmada saw that it had left, which would then move the old copy's pods instead of ending them.
 //!
 //! Kept in memory: after a restart what is gone by then is taken to be forgotten. That Volcano tries no more than ten
 //! jobs in a second is not counted: where hundreds go at once from one member, a few may be forgotten there.
