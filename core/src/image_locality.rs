@@ -5,7 +5,7 @@
 //! from 1000 MiB for each of its containers on, init containers among them. An image without a tag is `:latest`. Beyond
 //! that rule, one without a registry is that of docker.io, as nodes name it. Here all nodes of a cluster that take pods
 //! are asked, and the mean over all pods counts, in steps of a tenth: a few megabytes move no job. Images that nobody
-//! knows of count as nothing, and so do those of a gang with very many kinds of pods.
+//! knows of count as nothing, and so do those of a gang with very many kinds of pods, or very long names.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -15,7 +15,7 @@ const LEAST_BYTES: u64 = 23 << 20;
 const MOST_BYTES_PER_CONTAINER: u64 = 1000 << 20;
 /// Images of a cluster that count: those with most bytes on its nodes.
 pub const MOST_IMAGES: usize = 64;
-/// Characters of the names of all of them.
+/// Bytes of the names of all of them, and of those of a gang.
 const MOST_NAMES_LENGTH: usize = 8 << 10;
 /// Kinds of pods of which it is asked.
 const MOST_KINDS: usize = 32;
@@ -114,6 +114,7 @@ impl PodImages {
         N: AsRef<str>,
     {
         let mut all: Vec<ImagesOfKind> = Vec::new();
+        let mut length = 0_usize;
         for (pods, names) in kinds {
             let names: Vec<String> =
                 names.into_iter().map(|name| complete_image_name(name.as_ref()).into_owned()).collect();
@@ -122,8 +123,13 @@ impl PodImages {
             }
             match all.iter().position(|known| known.names == names) {
                 Some(at) => all[at].pods = all[at].pods.saturating_add(pods),
-                None if all.len() == MOST_KINDS => return None,
-                None => all.push(ImagesOfKind { pods, names }),
+                None => {
+                    length = names.iter().map(String::len).fold(length, usize::saturating_add);
+                    if all.len() == MOST_KINDS || length > MOST_NAMES_LENGTH {
+                        return None;
+                    }
+                    all.push(ImagesOfKind { pods, names });
+                }
             }
         }
         (!all.is_empty()).then_some(Self(all))
@@ -205,6 +211,8 @@ mod tests {
         };
         assert_eq!([0, 1, 32, 33].map(|count| of(&kinds(count))), [false, true, true, false]);
         assert!(!of(&[(0, vec!["a".into()]), (2, vec![])]));
+        let long = |count: usize| of(&[(1, vec![format!("{:0>1000}:1", 7); count])]);
+        assert_eq!([1, 8, 9].map(long), [true, true, false], "nobody keeps what a tenant writes at length");
     }
 
     #[test]
