@@ -13,7 +13,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 const LEAST_BYTES: u64 = 23 << 20;
 /// Bytes of images, for each container, from which more is worth no more.
 const MOST_BYTES_PER_CONTAINER: u64 = 1000 << 20;
-/// Images of a cluster that count: those with most bytes on its nodes.
+/// Names of images of a cluster that count: those with most bytes on its nodes.
 pub const MOST_IMAGES: usize = 64;
 /// Bytes of the names of all of them, and of those of a gang.
 const MOST_NAMES_LENGTH: usize = 8 << 10;

@@ -2,7 +2,7 @@
 
 use std::{
     ops::{Deref, DerefMut},
-    process::{Child, Command},
+    process::{Child, Command, ExitStatus},
     sync::mpsc::{RecvTimeoutError, Sender, channel},
     thread::JoinHandle,
     time::Duration,
@@ -36,7 +36,7 @@ impl Drop for Killed {
 /// lose its lease, and then ends. Killed when dropped.
 pub struct Supervised {
     stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Vec<ExitStatus>>>,
 }
 
 impl Supervised {
@@ -44,11 +44,14 @@ impl Supervised {
         let (stop, stopped) = channel();
         let mut child = Killed(command.spawn().unwrap());
         let thread = std::thread::spawn(move || {
+            let mut ended = Vec::new();
             while stopped.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
-                if child.try_wait().unwrap().is_some() {
+                if let Some(status) = child.try_wait().unwrap() {
+                    ended.push(status);
                     child = Killed(command.spawn().unwrap());
                 }
             }
+            ended
         });
         Self { stop: Some(stop), thread: Some(thread) }
     }
@@ -57,6 +60,12 @@ impl Supervised {
 impl Drop for Supervised {
     fn drop(&mut self) {
         drop(self.stop.take());
-        let _ = self.thread.take().map(JoinHandle::join);
+        let ended = self.thread.take().map(JoinHandle::join);
+        if let Some(Ok(ended)) = ended
+            && !std::thread::panicking()
+        {
+            // Who lost a lease says so and ends with 1. A panic ends with 101, a signal with no code.
+            assert!(ended.iter().all(|status| status.code() == Some(1)) && ended.len() < 5, "{ended:?}");
+        }
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct ImagesOnNodes {
     totals: BTreeMap<Arc<str>, (u64, usize)>,
     /// As the collector publishes it.
     published: ClusterImages,
-    /// Others than when they were last summed up.
+    /// They differ from when they were last summed up.
     changed: bool,
 }
 

@@ -30,7 +30,7 @@ use crate::{
     decide::{
         bindings::{
             binding_state::{BindingState, JobContext, assess_binding, build_ask},
-            eviction_wait::{explain_eviction_wait, find_place_end},
+            eviction_wait::explain_eviction_wait,
             jobs::Jobs,
             resize::Resize,
         },
@@ -101,11 +101,7 @@ pub(crate) fn assess_with_admission_checks(
     match explain_eviction_wait(objects, jobs, capacity, binding, now) {
         None => BindingState::Pending(job),
         Some(reason @ Reason::Requeued { .. }) => {
-            let since = binding.eviction.as_ref().map_or(binding.created, |record| record.at);
-            match find_place_end(objects, jobs, binding, now) {
-                Some(until) => BindingState::AwaitingOldCopies(job, reason, since, until),
-                None => BindingState::BackingOff(job, reason, since),
-            }
+            BindingState::BackingOff(job, reason, binding.eviction.as_ref().map_or(binding.created, |record| record.at))
         }
         // Nothing is reserved for it of what was taken from it for another.
         Some(reason) => BindingState::Blocked(reason),

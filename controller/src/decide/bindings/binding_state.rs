@@ -9,7 +9,7 @@
 //! ([`forged_record`](crate::decide::admission::forged_record)), which is kept in memory. After a restart that is
 //! derived from the first lists, and may differ for a while.
 //!
-//! `BackingOff` and `AwaitingOldCopies` are not decided here but in [`assess`](crate::decide::admission::assess).
+//! `BackingOff` is not decided here but in [`assess`](crate::decide::admission::assess).
 
 use std::sync::Arc;
 
@@ -44,15 +44,11 @@ pub enum BindingState {
     OutOfScope,
     /// Not pending in its queue, for this reason.
     Blocked(Reason),
-    /// Not in line yet, for this reason, since then (seconds since 1970): it still ranks ([`Engine::back_off_job`]).
+    /// Requeued after a backoff, for this reason, since then (seconds since 1970): it still ranks
+    /// ([`Engine::back_off_job`]).
     ///
     /// [`Engine::back_off_job`]: caldera_core::queue::Engine::back_off_job
     BackingOff(Job, Reason, EpochSeconds),
-    /// Not in line, for this reason, since then, for nothing but its own old copies: it keeps its place until the
-    /// second time at the latest ([`Engine::keep_place_of_job`]).
-    ///
-    /// [`Engine::keep_place_of_job`]: caldera_core::queue::Engine::keep_place_of_job
-    AwaitingOldCopies(Job, Reason, EpochSeconds, EpochSeconds),
     /// Pending in its queue.
     Pending(Job),
     /// Holds quota.

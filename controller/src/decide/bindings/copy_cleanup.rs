@@ -23,7 +23,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::observe::{Binding, Key};
 
 /// Volcano's longest wait between two tries, in seconds.
-pub(super) const LONGEST_RETRY: i64 = 180;
+const LONGEST_RETRY: i64 = 180;
 /// Pods that are still not gone after so many seconds keep their job out of its queue no longer.
 pub(super) const LONGEST_TERMINATION: i64 = 600;
 /// Karmada lists a copy so many seconds after it began to make it.

@@ -12,9 +12,6 @@
 //! - A victim stays out of its queue while the attempt that evicted it is open and until its own pods are gone, so that
 //!   it does not take back what it just gave.
 //!
-//! Who waits for nothing but its own old copies, and gave way to nobody, keeps its place in line meanwhile
-//! ([`find_place_end`]): nobody younger takes the quota that it needs.
-//!
 //! No wait for pods or copies that are seen takes longer than ten minutes from when they were asked to go. Reason and
 //! times are in the record on the binding (`caldera.dev/eviction`), copies in its status, and losses in Cluster objects
 //! and Works: a restart forgets none. Pods are seen in the members. That a job was deleted is kept in memory.
@@ -29,7 +26,7 @@ use caldera_crds::{names::caldera::FENCED_AT, workload::WorkloadKind};
 use jiff::Timestamp;
 
 use super::{
-    copy_cleanup::{LISTED_WITHIN, LONGEST_RETRY, LONGEST_TERMINATION},
+    copy_cleanup::{LISTED_WITHIN, LONGEST_TERMINATION},
     eviction::{PODS_READY_TIMEOUT, is_requeue, is_withdrawal, requeue_cause, waits_for_copies},
     jobs::Jobs,
 };
@@ -45,23 +42,6 @@ pub(crate) fn copies_known_at(binding: &Binding, now: Timestamp) -> Timestamp {
     let second = EpochSeconds::from(now);
     let known = withdrawn.saturating_add(LISTED_WITHIN).clamp(second, second.saturating_add(LISTED_WITHIN));
     known.to_timestamp().map_or(now, |known| known.max(now))
-}
-
-/// Until when a job keeps its place that is not in line since its own old copies go: `None` if it waits for something
-/// else too, or gave its place up. What its user, its policies or a member took off its clusters gave way to nobody.
-/// Nobody waits long for copies in a lost cluster, of which nobody knows when they go.
-pub(crate) fn find_place_end(
-    objects: &Objects,
-    jobs: &Jobs,
-    binding: &Binding,
-    now: Timestamp,
-) -> Option<EpochSeconds> {
-    let record = binding.eviction.as_deref()?;
-    let keeps = (is_withdrawal(record) || waits_for_copies(record)) && record.until <= EpochSeconds::from(now);
-    if !keeps || !list_clusters_with_possible_copies(objects, binding, now).is_empty() {
-        return None;
-    }
-    Some(find_copies_deletion_time(objects, jobs, binding)?.saturating_add(LONGEST_TERMINATION + LONGEST_RETRY))
 }
 
 /// When, in seconds since 1970, nothing of an eviction counts any more.

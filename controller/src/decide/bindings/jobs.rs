@@ -142,16 +142,12 @@ impl Jobs {
                 self.engine.remove_job(id.as_str());
                 JobPhase::Blocked(Box::new(reason))
             }
-            BindingState::BackingOff(_, reason, _) | BindingState::AwaitingOldCopies(_, reason, ..) if gang => {
+            BindingState::BackingOff(_, reason, _) if gang => {
                 self.engine.remove_job(id.as_str());
                 JobPhase::Blocked(Box::new(reason))
             }
             BindingState::BackingOff(job, reason, since) => {
                 self.engine.back_off_job(job, since);
-                JobPhase::Blocked(Box::new(reason))
-            }
-            BindingState::AwaitingOldCopies(job, reason, since, until) => {
-                self.engine.keep_place_of_job(job, since, until);
                 JobPhase::Blocked(Box::new(reason))
             }
             // Whether it is in line is decided with the others.

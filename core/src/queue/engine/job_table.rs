@@ -22,16 +22,7 @@ use crate::{
 pub(crate) enum QueueingState {
     Pending { node: QueueIndex, key: JobKey, shape: ShapeId, rank: JobRank },
     Charged { node: QueueIndex, charge: Sparse, end: Option<EpochSeconds> },
-    BackingOff { node: QueueIndex, key: JobKey, shape: ShapeId, rank: JobRank, since: EpochSeconds, waits: BackoffWait },
-}
-
-/// What a job waits for that is not in line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BackoffWait {
-    /// Its backoff ends.
-    Backoff,
-    /// Its own old copies go: that counts until then.
-    OldCopies(EpochSeconds),
+    BackingOff { node: QueueIndex, key: JobKey, shape: ShapeId, rank: JobRank, since: EpochSeconds },
 }
 
 impl QueueingState {
@@ -144,14 +135,11 @@ impl JobTable {
         self.backing_off.keys().copied()
     }
 
-    /// The jobs of a queue that are in backoff, with since when, and for what they wait.
-    pub(crate) fn list_backing_off(
-        &self,
-        node: QueueIndex,
-    ) -> impl Iterator<Item = (&JobKey, ShapeId, EpochSeconds, BackoffWait)> {
+    /// The jobs of a queue that are in backoff, with since when.
+    pub(crate) fn list_backing_off(&self, node: QueueIndex) -> impl Iterator<Item = (&JobKey, ShapeId, EpochSeconds)> {
         let jobs = self.backing_off.get(&node).into_iter().flatten();
         jobs.filter_map(|job| match self.states.get(job) {
-            Some(QueueingState::BackingOff { key, shape, since, waits, .. }) => Some((key, *shape, *since, *waits)),
+            Some(QueueingState::BackingOff { key, shape, since, .. }) => Some((key, *shape, *since)),
             _ => None,
         })
     }

@@ -31,7 +31,7 @@ use std::{
     sync::Arc,
 };
 
-pub(crate) use job_table::{BackoffWait, JobRank, QueueingState};
+pub(crate) use job_table::{JobRank, QueueingState};
 pub use preemption::PreemptionCandidate;
 pub use preemption_round::{PreemptionRound, PreemptionWorld};
 pub use queue_status::Entitlement;
@@ -238,9 +238,7 @@ impl Engine {
                 }
                 self.remove_charge(node, &charge);
             }
-            Some(QueueingState::BackingOff { node, key, shape, waits, .. }) => {
-                self.end_backoff(id, (node, &key), shape, waits);
-            }
+            Some(QueueingState::BackingOff { node, shape, .. }) => self.end_backoff(id, node, shape),
             Some(QueueingState::Pending { node, key, shape, .. }) => {
                 self.remove_reservation_of_job(id);
                 self.cancel_aging(node, &key);

@@ -22,10 +22,6 @@
 //! After that only jobs go first that are within as well and rank better, and these do not become more. What a job gets
 //! that way that asks for more than its queue deserves is one turn: it starts when its queue has nothing else.
 //!
-//! *Who is not in line.* For a job in backoff those of lower priority wait, for as long as anybody waits for a
-//! reservation. One that waits for nothing but its own old copies keeps its place: for who ranks after it, its demand
-//! counts as taken, and nothing beside that.
-//!
 //! *What it costs.* At most one reserving job's demand for each ceiling and resource stands idle. A job that lacks
 //! capacity reserves clusters and resources in the same way. As long as the fleet has as much idle as it asks for,
 //! that is nobody's share, and its clusters are kept from everybody for a hold window
@@ -73,27 +69,11 @@ pub(crate) enum ReservationCause {
     Capacity(u8),
     /// It is in backoff; jobs of lower priority wait for it.
     Backoff,
-    /// Jobs of this priority wait for nothing but their own old copies; who ranks after the first waits for them.
-    OldCopies(i32),
 }
 
 impl ReservationCause {
     const FIRST: Self = Self::Quota(QueueIndex::ROOT, Dim::FIRST);
-    const LAST: Self = Self::OldCopies(i32::MAX);
-
-    /// Whether it is of jobs that are not in line.
-    pub(crate) const fn is_out_of_line(self) -> bool {
-        matches!(self, Self::Backoff | Self::OldCopies(_))
-    }
-
-    /// Whether it counts for a job of that rank, of all that it reaches.
-    pub(crate) fn counts_for(self, reserving: &ReservationRank, rank: &ReservationRank) -> bool {
-        match self {
-            Self::Quota(..) | Self::Capacity(_) => true,
-            Self::Backoff => reserving.outranks(rank),
-            Self::OldCopies(_) => reserving < rank,
-        }
-    }
+    const LAST: Self = Self::Backoff;
 }
 
 impl Inadmissible {
@@ -292,7 +272,7 @@ impl Reservations {
             .map(|((_, cause), _)| ReservationId { cause: *cause, queue: node });
         let mut held: Vec<(ReservationId, &Reservation)> =
             own.filter_map(|id| Some((id, self.all.get(&id)?))).collect();
-        held.retain(|(id, reservation)| reservation.shape == shape && !id.cause.is_out_of_line());
+        held.retain(|(id, reservation)| reservation.shape == shape && id.cause != ReservationCause::Backoff);
         held.sort_by_key(|(_, reservation)| reservation.order_key());
         held.into_iter().map(|(id, _)| id).collect()
     }
@@ -384,7 +364,8 @@ impl Reservations {
                 let Some(queue) = front.first().map(|(_, queue)| *queue) else { continue };
                 let id = ReservationId { cause: *cause, queue };
                 let binds = |reservation: &Reservation| {
-                    reservation.blocks_rank(rank, reserving) && cause.counts_for(&reservation.rank, rank)
+                    reservation.blocks_rank(rank, reserving)
+                        && (*cause != ReservationCause::Backoff || reservation.rank.outranks(rank))
                 };
                 if self.all.get(&id).is_some_and(binds) && seen.insert(id) {
                     binding.push(id);

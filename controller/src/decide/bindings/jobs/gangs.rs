@@ -34,7 +34,6 @@ impl Jobs {
         let state = match state {
             BindingState::Pending(job) => GangJobState::Pending(job.clone()),
             BindingState::BackingOff(..)
-            | BindingState::AwaitingOldCopies(..)
             | BindingState::Blocked(Reason::Requeued { .. } | Reason::NotReleased { .. }) => GangJobState::Requeued,
             BindingState::Blocked(Reason::Evicted { .. }) => GangJobState::Evicted,
             BindingState::Holding { .. } => GangJobState::Admitted,

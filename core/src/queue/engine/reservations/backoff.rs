@@ -3,17 +3,16 @@
 //! Strict priority counts across all pending jobs: what such a job gave up, no job of lower priority takes at once.
 //! Its demand counts as taken for them for as long as any job waits for a reservation, and no longer: it may be that
 //! it can be placed nowhere, and then it gave up its quota so that others have it. Jobs of its own priority, older or
-//! younger, do not wait for it. Nobody waits for a job that was evicted: that one waits for its preemptor itself. Who
-//! waits for nothing but its own old copies has another rule ([`old_copies`](super::old_copies)).
+//! younger, do not wait for it. Nobody waits for a job that was evicted: that one waits for its preemptor itself.
 
 use crate::{
     queue::{
         capacity::ClusterCapacity,
         engine::{
-            BackoffWait, Engine, Job, JobRank, QueueingState,
+            Engine, Job, JobRank, QueueingState,
             reservations::{MOST_CONSIDERED_JOBS, ReservationCause, ReservationId, ReservationRank},
         },
-        pending::{job_order::JobKey, shape_table::ShapeId},
+        pending::shape_table::ShapeId,
         quota::slot::QueueIndex,
     },
     time::EpochSeconds,
@@ -22,30 +21,20 @@ use crate::{
 impl Engine {
     /// A job backs off since then and will be enqueued again.
     pub fn back_off_job(&mut self, job: Job, since: EpochSeconds) {
-        self.insert_waiting_job(job, since, BackoffWait::Backoff);
-    }
-
-    pub(crate) fn insert_waiting_job(&mut self, job: Job, since: EpochSeconds, waits: BackoffWait) {
         let rank = JobRank::of_job(&job);
         let node = self.intern_queue(&job.queue);
         let key = self.job_key(node, job.id.clone(), job.created, rank);
         self.remove_job(job.id.as_str());
         let shape = self.shapes.intern_shape(job.ask, &mut self.queues.dims);
+        self.jobs.insert(job.id, QueueingState::BackingOff { node, key, shape, rank, since });
         // Before anybody is looked at.
-        self.reservations.schedule_update(self.now, name_backoff_reservation(node, &key, waits));
-        self.jobs.insert(job.id, QueueingState::BackingOff { node, key, shape, rank, since, waits });
+        self.reservations.schedule_update(self.now, ReservationId { cause: ReservationCause::Backoff, queue: node });
     }
 
     /// It is not any more.
-    pub(crate) fn end_backoff(
-        &mut self,
-        id: &str,
-        (node, key): (QueueIndex, &JobKey),
-        shape: ShapeId,
-        waits: BackoffWait,
-    ) {
+    pub(crate) fn end_backoff(&mut self, id: &str, node: QueueIndex, shape: ShapeId) {
         self.remove_reservation_of_job(id);
-        self.reservations.schedule_update(self.now, name_backoff_reservation(node, key, waits));
+        self.reservations.schedule_update(self.now, ReservationId { cause: ReservationCause::Backoff, queue: node });
         self.shapes.drop_user(shape);
     }
 
@@ -56,8 +45,7 @@ impl Engine {
         reservation_after: i64,
         capacity: &mut impl ClusterCapacity,
     ) -> bool {
-        let backing_off = self.jobs.list_backing_off(id.queue).filter(|(.., waits)| *waits == BackoffWait::Backoff);
-        let all = backing_off.map(|(key, shape, since, _)| {
+        let all = self.jobs.list_backing_off(id.queue).map(|(key, shape, since)| {
             (self.reservation_rank(id.queue, key), shape, since, since.saturating_add(reservation_after))
         });
         let now = |(rank, shape, _, until): &(ReservationRank, ShapeId, EpochSeconds, EpochSeconds)| {
@@ -83,19 +71,8 @@ impl Engine {
 
     /// All reservations are worked out anew.
     pub(crate) fn mark_backoff_reservations_dirty(&mut self) {
-        for queue in self.jobs.list_queues_backing_off() {
-            let all = self.jobs.list_backing_off(queue);
-            let all = all.map(|(key, _, _, waits)| name_backoff_reservation(queue, key, waits));
-            self.reservations.dirty.extend(all);
-        }
+        let queues = self.jobs.list_queues_backing_off();
+        let all = queues.map(|queue| ReservationId { cause: ReservationCause::Backoff, queue });
+        self.reservations.dirty.extend(all);
     }
-}
-
-/// The reservation that a job which is not in line is counted in.
-fn name_backoff_reservation(queue: QueueIndex, key: &JobKey, waits: BackoffWait) -> ReservationId {
-    let cause = match waits {
-        BackoffWait::Backoff => ReservationCause::Backoff,
-        BackoffWait::OldCopies(_) => ReservationCause::OldCopies(key.priority.0),
-    };
-    ReservationId { cause, queue }
 }

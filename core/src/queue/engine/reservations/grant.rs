@@ -54,9 +54,6 @@ impl Engine {
                     ReservationCause::Backoff => {
                         requeued |= self.update_backoff_reservation(id, fleet_wait, capacity);
                     }
-                    ReservationCause::OldCopies(priority) => {
-                        requeued |= self.update_old_copies_reservation(id, priority);
-                    }
                 }
             }
             requeued |= lack_capacity && self.update_cluster_reservations(capacity);

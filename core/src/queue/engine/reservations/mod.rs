@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `grant` | gives reservations for quota |
 //! | `clusters`, `hold_window` | for capacity in clusters, and how long clusters are kept |
-//! | `backoff`, `old_copies` | for jobs in backoff, and for those that wait for their own old copies |
+//! | `backoff` | for jobs in backoff |
 //! | `inadmissible` | follows shapes that become inadmissible or are requeued |
 
 mod backoff;
@@ -19,7 +19,6 @@ mod clusters;
 mod grant;
 mod hold_window;
 mod inadmissible;
-mod old_copies;
 
 use crate::{
     gang::ClusterName,
@@ -142,7 +141,7 @@ impl Engine {
                 Some((bound, self.queues.dims.resource_of(dim).clone()))
             }
             ReservationCause::Capacity(_) => None,
-            ReservationCause::Backoff | ReservationCause::OldCopies(_) => return None,
+            ReservationCause::Backoff => return None,
         };
         let kept = reservation.kept.as_ref().filter(|_| reservation.has_full_reach());
         let clusters = kept.map(|kept| kept.clusters.clone()).unwrap_or_default();
@@ -152,7 +151,7 @@ impl Engine {
     /// Whether a place is kept for a job.
     #[must_use]
     pub fn has_reservation(&self, id: &str) -> bool {
-        self.reservations.held_by_job(&id.into()).is_some_and(|(_, id)| !id.cause.is_out_of_line())
+        self.reservations.held_by_job(&id.into()).is_some_and(|(_, id)| id.cause != ReservationCause::Backoff)
     }
 
     /// Whether a reservation before it has something scarce that it asks for. Nobody should be evicted for it: what
@@ -309,9 +308,6 @@ impl Engine {
         shape: &JobShape,
     ) -> Option<(ReservationId, Dim)> {
         blocking.iter().find_map(|id| {
-            if matches!(id.cause, ReservationCause::OldCopies(_)) {
-                return None;
-            }
             let reservation = self.reservations.get(*id).filter(|reservation| !reservation.preempts)?;
             let scarce = reservation.scarce.iter().find(|dim| shape.asked_amount(**dim).is_positive())?;
             let below = (reservation.reach + 1).min(reservation.nodes.len() - 1);

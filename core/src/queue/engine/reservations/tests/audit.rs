@@ -119,7 +119,7 @@ impl Engine {
                     Some((_, own)) => turn(reservation) < turn(own) && !rank.outranks(&reservation.rank),
                     None => !rank.outranks(&reservation.rank),
                 };
-                let lower = id.cause.counts_for(&reservation.rank, &rank);
+                let lower = id.cause != ReservationCause::Backoff || reservation.rank.outranks(&rank);
                 let is_other = !reservation.rank.id.is_of_same_job(&rank.id);
                 if first && binds && lower && is_other {
                     blocking.insert(**id);

@@ -8,7 +8,6 @@ mod deadlines;
 mod expected_ends;
 mod full_fleet;
 mod histories;
-mod old_copies;
 mod restart;
 mod unsatisfiable;
 mod wait;
