@@ -422,8 +422,10 @@ impl Controller {
             .filter(|_| fault.is_none())
             .and_then(|(queue, _)| jobs.engine.charge_of(binding.id.as_str()).map(|amount| (queue.clone(), amount)));
         let is_old = !objects.is_complete();
-        // A binding that outlives its job by a moment is charged until it goes; that is no new admission.
-        let charged = charged.filter(|_| workload.is_some() || self.usage.charge_of(key).is_some());
+        // A binding that outlives its job by a moment is charged until it goes; that is no new admission. Nor is what
+        // the status of a job that ended says while the job is deleted and its copies go.
+        let may_begin = workload.is_some_and(|workload| !workload.deleting);
+        let charged = charged.filter(|_| may_begin || self.usage.charge_of(key).is_some());
         let user = workload.and_then(|workload| workload.submitter.as_ref());
         let (created, is_stored) = (binding.created, binding.admission.is_some());
         self.usage.account_charge(key, charged, user, created, (is_stored, is_old), now);

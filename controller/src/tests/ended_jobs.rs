@@ -81,6 +81,19 @@ fn each_end_of_a_job_that_was_given_quota_is_recorded_once_with_what_it_was_char
     assert_eq!(count_admissions(&mut world), 1, "its binding outlived it");
 }
 
+#[test]
+fn a_job_that_ended_and_is_being_deleted_is_not_admitted_once_more_whatever_its_status_says() {
+    let mut world = begin();
+    runs(&mut world, "a", 3);
+    world.phase("a", "Completed");
+    world.pass(3);
+    world.patch("Job", "a", &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    // Karmada merges what is left of its copies.
+    world.phase("a", "Running");
+    world.pass(3);
+    assert_eq!(count_admissions(&mut world), 1);
+}
+
 /// As [`runs`], and it says when it began.
 fn begins(world: &mut World, job: &str) {
     runs(world, job, 1);
