@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    killed::Supervised,
+    supervised::Supervised,
     turns::{Turn, take_turn},
 };
 

@@ -30,7 +30,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    killed::{Killed, Supervised},
+    killed::Killed,
+    supervised::Supervised,
     turns::{Turn, take_turn},
 };
 

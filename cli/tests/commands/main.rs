@@ -21,6 +21,7 @@ mod screens;
 mod server;
 mod simulate;
 mod story;
+mod supervised;
 mod terminal;
 mod top;
 mod topology;
