@@ -26,7 +26,7 @@ fn a_gang_goes_where_its_image_is_as_the_nodes_tell() {
     let amounts = [("cpu", Quantity::from_units(6)), ("pods", Quantity::from_units(100))];
     let node = |name: &str| Node {
         name: "n".into(),
-        allocatable: amounts.clone().into_iter().collect(),
+        allocatable: amounts.into_iter().collect(),
         ready: true,
         images: vec![NodeImage { name: name.into(), bytes: MANY_BYTES }],
         ..Node::default()
