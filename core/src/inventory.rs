@@ -301,6 +301,7 @@ impl Inventory {
     }
 
     fn set_node(&mut self, node: Node) -> bool {
+        let usable = node.takes_pods();
         let name: Arc<str> = self.shared_node_name(&node.name);
         let named = self.labels.make_node(Arc::clone(&name), node.labels);
         let domain = self.matcher.lowest_domain_of(&named);
@@ -312,7 +313,6 @@ impl Inventory {
             taints: taints.into(),
             allocatable: Arc::new(Amounts::from(&node.allocatable)),
         }));
-        let usable = node.ready && !node.unschedulable;
         let state = self.nodes.entry(name).or_default();
         let same = |spec: &NodeSpec| spec.usable == usable && spec.kind == kind && spec.node == named;
         if state.spec.as_ref().is_some_and(same) {

@@ -56,7 +56,7 @@ impl ImagesOnNodes {
     }
 
     fn set_node(&mut self, node: &Node) {
-        let takes_pods = node.ready && !node.unschedulable;
+        let takes_pods = node.takes_pods();
         let is_as_before = |known: &Vec<(Arc<str>, u64)>| {
             let same =
                 |((name, bytes), image): (&(Arc<str>, u64), &NodeImage)| **name == *image.name && *bytes == image.bytes;

@@ -31,6 +31,14 @@ pub struct Node {
     pub images: Vec<NodeImage>,
 }
 
+impl Node {
+    /// Whether it is ready, and not cordoned.
+    #[must_use]
+    pub const fn takes_pods(&self) -> bool {
+        self.ready && !self.unschedulable
+    }
+}
+
 /// A member's pod as the inventory needs it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pod {

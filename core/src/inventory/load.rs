@@ -44,8 +44,7 @@ pub struct MemberLoad {
 /// The load of a member with these nodes; `None` where it is not known.
 #[must_use]
 pub fn sum_node_use(nodes: &BTreeMap<String, Node>, measured: &[NodeUse], read_at: EpochSeconds) -> Option<MemberLoad> {
-    let is_usable = |node: &&Node| node.ready && !node.unschedulable;
-    let usable = nodes.values().filter(is_usable).map(|node| {
+    let usable = nodes.values().filter(|node| node.takes_pods()).map(|node| {
         let has = |name: &str| node.allocatable.get(name);
         (node.name.as_str(), has(ResourceName::CPU), has(ResourceName::MEMORY))
     });

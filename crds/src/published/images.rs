@@ -11,7 +11,7 @@ use super::{Heartbeat, Nodes};
 /// The images that count of the nodes that take pods, as they are written.
 #[must_use]
 pub fn encode_images(nodes: &Nodes) -> BTreeMap<String, i64> {
-    let takes_pods = nodes.values().filter(|node| node.ready && !node.unschedulable);
+    let takes_pods = nodes.values().filter(|node| node.takes_pods());
     let mut totals: BTreeMap<&str, u64> = BTreeMap::new();
     for image in takes_pods.clone().flat_map(|node| &node.images) {
         let total = totals.entry(&image.name).or_default();
