@@ -18,7 +18,7 @@ use crate::{
     decide::{
         Controller,
         bindings::jobs::{JobPhase, JobState},
-        fleet::affinity::{JobTerms, find_job_terms},
+        fleet::affinity::find_data_and_choice,
     },
     observe::{Binding, Key, admitted_gang},
 };
@@ -99,9 +99,8 @@ fn describe_snapshot_job(
 /// As placement sees it, with where its data is now and what its user chose.
 fn place_with_data(controller: &Controller, binding: &Binding) -> Option<Arc<place::Binding>> {
     let placement = binding.placement.as_ref()?;
-    // A simulation knows of no images.
-    Some(match find_job_terms(&controller.objects, binding) {
-        JobTerms { data: None, choice: None, .. } => Arc::clone(placement),
-        JobTerms { data, choice, .. } => Arc::new(place::Binding { data, choice, ..place::Binding::clone(placement) }),
+    Some(match find_data_and_choice(&controller.objects, binding) {
+        (None, None) => Arc::clone(placement),
+        (data, choice) => Arc::new(place::Binding { data, choice, ..place::Binding::clone(placement) }),
     })
 }

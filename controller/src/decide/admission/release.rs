@@ -25,7 +25,7 @@ use crate::{
             run_terms::RunTerms,
         },
         fleet::{
-            affinity::build_binding_with_peers,
+            affinity::build_binding_to_place,
             capacity::{Companion, FleetCapacity, Place, PlacementQuestion},
         },
     },
@@ -61,7 +61,7 @@ pub(crate) fn build_companion<'a>(
     let workload = objects.workloads.get(&binding.workload)?;
     let gang = objects.gang_to_place(binding, workload)?.keep_to_card(part.card()).into_owned();
     Some(Companion {
-        binding: build_binding_with_peers(objects, capacity, binding)?,
+        binding: build_binding_to_place(objects, capacity, binding)?,
         gang: Cow::Owned(gang),
         whole: workload.kind.has_tasks(),
         run: predict_run(objects, workload, now),
@@ -86,7 +86,7 @@ impl Clusters<'_> {
         let binding = objects.bindings.get(key)?;
         let increases = self.states.get(key)?.increase_named(id).is_some();
         let workload = objects.workloads.get(&binding.workload)?;
-        let placement = build_binding_with_peers(objects, self.capacity, binding)?;
+        let placement = build_binding_to_place(objects, self.capacity, binding)?;
         let whole = workload.kind.has_tasks();
         let previous = binding.plan.as_deref().filter(|_| whole && increases);
         let gang = objects.gang_to_place(binding, workload)?;

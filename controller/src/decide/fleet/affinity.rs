@@ -11,7 +11,6 @@ use std::{borrow::Cow, sync::Arc};
 use caldera_core::{
     cluster_choice::ClusterChoice,
     data_source::DataLocality,
-    image_locality::PodImages,
     place::{self, Peers},
 };
 
@@ -28,11 +27,24 @@ pub(crate) fn build_binding_with_peers<'a>(
     let placement = binding.placement.as_deref()?;
     let placement = with_peers(placement, list_peers(objects, capacity, binding));
     let queue = objects.clusters_of_binding(binding, capacity.has_exclusive_clusters()).map(Arc::new);
-    Some(match (find_job_terms(objects, binding), queue) {
-        (JobTerms { data: None, choice: None, images: None }, None) => placement,
-        (JobTerms { data, choice, images }, queue) => {
-            Cow::Owned(place::Binding { data, choice, images, queue, ..placement.into_owned() })
-        }
+    Some(match (find_data_and_choice(objects, binding), queue) {
+        ((None, None), None) => placement,
+        ((data, choice), queue) => Cow::Owned(place::Binding { data, choice, queue, ..placement.into_owned() }),
+    })
+}
+
+/// [`build_binding_with_peers`] with the images that its pods would pull: to say where it goes, not only whether. Nearly
+/// every job has some, so this copies the binding.
+pub(crate) fn build_binding_to_place<'a>(
+    objects: &Objects,
+    capacity: &FleetCapacity,
+    binding: &'a Binding,
+) -> Option<Cow<'a, place::Binding>> {
+    let placement = build_binding_with_peers(objects, capacity, binding)?;
+    let images = objects.workload_of(binding).and_then(|workload| workload.images.clone());
+    Some(match images {
+        None => placement,
+        Some(_) => Cow::Owned(place::Binding { images, ..placement.into_owned() }),
     })
 }
 
@@ -42,30 +54,18 @@ pub(crate) fn build_unplaced_binding(
     capacity: &FleetCapacity,
     binding: &Binding,
 ) -> Option<place::Binding> {
-    let placement = build_binding_with_peers(objects, capacity, binding)?.into_owned();
+    let placement = build_binding_to_place(objects, capacity, binding)?.into_owned();
     let queue = objects.clusters_of_next_run(binding, capacity.has_exclusive_clusters()).map(Arc::new);
     Some(place::Binding { queue, previous: Vec::new(), ..placement })
 }
 
-/// What a binding's own workload says of clusters.
-pub(crate) struct JobTerms {
-    /// Where the data of its claims is.
-    pub data: Option<Arc<DataLocality>>,
-    /// Which clusters its user chose.
-    pub choice: Option<Arc<ClusterChoice>>,
-    /// What its pods would pull.
-    pub images: Option<Arc<PodImages>>,
-}
-
-/// What the workload of a binding says of clusters.
-pub(crate) fn find_job_terms(objects: &Objects, binding: &Binding) -> JobTerms {
-    let workload = objects.workload_of(binding);
-    let gang = workload.and_then(|workload| workload.gang.as_ref().ok());
-    JobTerms {
-        data: objects.data.index.find_locality(&binding.workload),
-        choice: gang.and_then(|gang| gang.clusters.clone()),
-        images: workload.and_then(|workload| workload.images.clone()),
-    }
+/// Where the data of its claims is, and which clusters its user chose.
+pub(crate) fn find_data_and_choice(
+    objects: &Objects,
+    binding: &Binding,
+) -> (Option<Arc<DataLocality>>, Option<Arc<ClusterChoice>>) {
+    let gang = objects.workload_of(binding).and_then(|workload| workload.gang.as_ref().ok());
+    (objects.data.index.find_locality(&binding.workload), gang.and_then(|gang| gang.clusters.clone()))
 }
 
 fn list_peers(objects: &Objects, capacity: &FleetCapacity, binding: &Binding) -> Peers {

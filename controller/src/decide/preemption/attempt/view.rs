@@ -38,7 +38,7 @@ use crate::{
             jobs::{JobPhase, JobState, Jobs},
         },
         fleet::{
-            affinity::build_binding_with_peers,
+            affinity::build_binding_to_place,
             capacity::{Companion, FleetCapacity, PlacementQuestion},
         },
     },
@@ -262,7 +262,7 @@ impl<'a> FitWithout<'a> {
         Some(Self {
             with,
             // Others of its groups that are evicted are taken to stay: rather no attempt than one in vain.
-            placement: build_binding_with_peers(objects, capacity, binding)?,
+            placement: build_binding_to_place(objects, capacity, binding)?,
             objects,
             jobs,
             capacity,
