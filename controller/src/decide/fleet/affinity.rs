@@ -33,8 +33,8 @@ pub(crate) fn build_binding_with_peers<'a>(
     })
 }
 
-/// [`build_binding_with_peers`] with the images that its pods would pull: to say where it goes, not only whether. Nearly
-/// every job has some, so this copies the binding.
+/// [`build_binding_with_peers`] with the images that its pods would pull: to say where it goes, not only whether.
+/// Nearly every job has some, so this copies the binding.
 pub(crate) fn build_binding_to_place<'a>(
     objects: &Objects,
     capacity: &FleetCapacity,
