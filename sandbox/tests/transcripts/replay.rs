@@ -41,8 +41,9 @@ pub async fn replay(recording: &Recording, odd: &BTreeSet<String>) -> Vec<String
     let mut found = Vec::new();
     let text = recording.document.to_string();
     let mut done = 0.0;
-    // Evictions come by the clock: who acts later must not find that they have not come, nor the next ones.
-    let timed = text.contains("gracefulEvictionTasks");
+    // Evictions come by the clock, and so does the word that a member is lost: who acts later must not find that they
+    // have not come, nor the next ones.
+    let timed = text.contains("gracefulEvictionTasks") || text.contains("\"API server of m");
     let start = Instant::now();
     let (clearing, mut begun) = (recording.clearing_begins(), None);
     for action in recording.seen_actions() {
@@ -128,7 +129,7 @@ fn patience(recorded: f64) -> Duration {
 async fn operate(stage: &mut Stage, interpreter: &Interpreter, what: &str) {
     let server = what.strip_prefix("API server of ").and_then(|what| what.split_once(' '));
     match (server, what) {
-        (Some((member, state)), _) => stage.set_down(member, state == "stopped").await,
+        (Some((member, state)), _) => stage.set_down(member, state == "stopped"),
         (_, "fault removed") => interpreter.remove_fault(),
         (_, "webhook configuration removed") => stop_webhooks(stage).await,
         (_, "karmada-controller-manager restarted" | "karmada-scheduler restarted") => stage.run().await,

@@ -242,18 +242,9 @@ impl Stage {
         karmada::join_member(server.client(), &member).await.map_err(|error| error.to_string())
     }
 
-    /// Makes a member unreachable for Karmada, or reachable again, and waits until Karmada says so.
-    pub async fn set_down(&mut self, member: &str, down: bool) {
+    /// Makes a member unreachable for Karmada, or reachable again.
+    pub fn set_down(&self, member: &str, down: bool) {
         self.down[member].store(down, Ordering::SeqCst);
-        let server = self.server("host", "setup");
-        let clusters = karmada::control::cluster_kind();
-        let told = || {
-            let cluster = server.cached(&clusters, "", member);
-            cluster.is_some_and(|one| {
-                karmada::control::is_ready(&one) != down && one.items("/spec/taints").is_empty() != down
-            })
-        };
-        eventually("its readiness is told", told).await;
     }
 
     async fn install(&mut self) {
