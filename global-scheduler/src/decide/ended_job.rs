@@ -8,7 +8,7 @@
 //! Then the job leaves the clusters where it has not ended. Copies that have ended stay, and their status with them;
 //! where none has, the controller ends the job. A copy that failed alone has not failed the job where its policies
 //! restart it for each pod that fails, which is the controller's matter, nor where `minSuccess` counts over all copies,
-//! until the job itself says that it has ended.
+//! until the job itself says that it has failed, or has ended.
 
 use caldera_core::{
     gang::TaskName,

@@ -51,7 +51,7 @@ pub struct WorkloadRequest {
     pub queued: bool,
     /// Tasks whose completion completes the job.
     pub completes: BTreeSet<TaskName>,
-    /// Its policies restart it when a pod fails, whichever that is.
+    /// Its policies restart it when a pod fails, whichever that is, and its own status does not say that it failed.
     pub restarts_when_a_pod_fails: bool,
     /// How many of its pods have succeeded, as its own status says.
     pub successes: NeededSuccesses,
@@ -446,7 +446,10 @@ pub fn read_workload(object: &Value) -> Option<(WorkloadRef, WorkloadRequest)> {
     let kind = WorkloadKind::of_object(object)?;
     let has_ended = workload::progress::has_copy_ended(kind, &object["status"]);
     let (queued, run_for) = (workload::names_queue(object), workload::running_estimate(object));
-    let restarts_when_a_pod_fails = kind == WorkloadKind::VolcanoJob && workload::restarts_when_a_pod_fails(object);
+    // Said while copies of it run: these are to go, and until then it has not ended.
+    let has_failed = object["status"]["state"]["phase"] == "Failed";
+    let restarts_when_a_pod_fails =
+        kind == WorkloadKind::VolcanoJob && !has_failed && workload::restarts_when_a_pod_fails(object);
     let successes = read_needed_successes(kind, object);
     let images = workload::read_pod_images(object).map(Arc::new);
     let request = WorkloadRequest {

@@ -127,7 +127,8 @@ fn what_failed_where_each_failed_pod_restarts_the_job_stays_until_the_job_says_t
     assert_eq!(after(&mut world, &placed, &failed), Step::Rest);
     let stopped = [("m0", "Terminated"), ("m1", "Running")];
     assert_eq!(left(after(&mut world, &placed, &stopped)), ["m0"]);
-    object["status"] = json!({"state": {"phase": "Failed"}});
+    // As Karmada adds it up: the copy that is to go runs.
+    object["status"] = json!({"state": {"phase": "Failed"}, "running": 3});
     object["metadata"]["resourceVersion"] = "100".into();
     world.apply_workloads(WorkloadKind::VolcanoJob, Event::Applied(read_workload(&object).unwrap()));
     assert_eq!(left(after(&mut world, &placed, &failed)), ["m0"]);
