@@ -17,6 +17,8 @@ const MOST_BYTES_PER_CONTAINER: u64 = 1000 << 20;
 pub const MOST_IMAGES: usize = 64;
 /// Bytes of the names of all of them, and of those of a gang.
 const MOST_NAMES_LENGTH: usize = 8 << 10;
+/// Bytes of the longest name of an image on a node that counts.
+const MOST_NAME_LENGTH: usize = 512;
 /// Kinds of pods of which it is asked.
 const MOST_KINDS: usize = 32;
 /// Where an image comes from whose name says no registry.
@@ -34,10 +36,12 @@ pub struct NodeImage {
 }
 
 impl NodeImage {
-    /// One that may count, as a node names it; `None` for one that is too small to be worth waiting for.
+    /// One that may count, as a node names it; `None` for one that is too small to be worth waiting for, and for a name
+    /// that is longer than any that a registry gives.
     #[must_use]
     pub fn of_size(name: &str, bytes: u64) -> Option<Self> {
-        (bytes > LEAST_BYTES).then(|| Self { name: complete_image_name(name).into_owned(), bytes })
+        (bytes > LEAST_BYTES && name.len() <= MOST_NAME_LENGTH)
+            .then(|| Self { name: complete_image_name(name).into_owned(), bytes })
     }
 }
 
@@ -57,15 +61,20 @@ impl ClusterImages {
     #[must_use]
     pub fn from_means<'a>(means: impl Iterator<Item = (&'a str, u64)>) -> Self {
         let mut all: Vec<(&str, u64)> = means.filter(|(_, bytes)| *bytes > 0).collect();
-        all.sort_unstable_by_key(|(name, bytes)| (std::cmp::Reverse(*bytes), *name));
-        let mut length = 0_usize;
-        let short = |(name, _): &(&str, u64)| {
-            length = length.saturating_add(name.len());
-            length <= MOST_NAMES_LENGTH
+        let order = |a: &(&str, u64), b: &(&str, u64)| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0));
+        // Nodes may have very many: only those that count are sorted.
+        if all.len() > MOST_IMAGES {
+            all.select_nth_unstable_by(MOST_IMAGES, order);
+            all.truncate(MOST_IMAGES);
+        }
+        all.sort_unstable_by(order);
+        let mut left = MOST_NAMES_LENGTH;
+        let fits = |(name, _): &(&str, u64)| {
+            let rest = left.checked_sub(name.len());
+            left = rest.unwrap_or(left);
+            rest.is_some()
         };
-        Self(
-            all.into_iter().take(MOST_IMAGES).take_while(short).map(|(name, bytes)| (name.to_owned(), bytes)).collect(),
-        )
+        Self(all.into_iter().filter(fits).map(|(name, bytes)| (name.to_owned(), bytes)).collect())
     }
 
     /// Each with its bytes a node.
@@ -180,6 +189,19 @@ mod tests {
         for (name, want) in rows {
             assert_eq!(complete_image_name(name), want);
         }
+    }
+
+    #[test]
+    fn of_a_cluster_the_largest_64_count_and_a_name_that_is_too_long_keeps_out_no_other() {
+        let all: Vec<(String, u64)> = (0..200).map(|n| (format!("i{n}:1"), n + 1)).collect();
+        let kept = ClusterImages::from_means(all.iter().rev().map(|(name, bytes)| (name.as_str(), *bytes)));
+        let largest: BTreeMap<String, u64> = all[136..].iter().cloned().collect();
+        assert_eq!(kept.0, largest);
+        let long = "x".repeat(MOST_NAMES_LENGTH + 1);
+        let kept = ClusterImages::from_means([(long.as_str(), 9), ("a:1", 1)].into_iter());
+        assert_eq!(kept.0, BTreeMap::from([("a:1".to_owned(), 1)]));
+        assert!(NodeImage::of_size(&"x".repeat(MOST_NAME_LENGTH), 1 << 30).is_some());
+        assert!(NodeImage::of_size(&"x".repeat(MOST_NAME_LENGTH + 1), 1 << 30).is_none());
     }
 
     #[test]

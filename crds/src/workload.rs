@@ -209,11 +209,12 @@ pub fn read_data_location(object: &Value) -> Option<Result<Data, ParseDataError>
     Some(object.get("metadata")?.get("annotations")?.get(DATA)?.as_str()?.parse())
 }
 
-/// The images of a Volcano Job's pods, init containers among them; `None` for other kinds, whose pods are divided as
-/// Karmada divides them.
+/// The images of a Volcano Job's pods, init containers among them; `None` for other kinds. Nor are they asked of a job
+/// that a HyperJob made: its jobs are placed one after the other and all or none, so a cluster that one of them likes
+/// for its images could leave no cluster for the next.
 #[must_use]
 pub fn read_pod_images(object: &Value) -> Option<PodImages> {
-    if WorkloadKind::of_object(object) != Some(WorkloadKind::VolcanoJob) {
+    if WorkloadKind::of_object(object) != Some(WorkloadKind::VolcanoJob) || find_hyper_job(object).is_some() {
         return None;
     }
     let images = |spec: &'_ Value| -> Vec<String> {
@@ -225,6 +226,17 @@ pub fn read_pod_images(object: &Value) -> Option<PodImages> {
         (pods, images(&task["template"]["spec"]))
     });
     PodImages::from_kinds(tasks)
+}
+
+/// Name and UID of the HyperJob that controls an object.
+#[must_use]
+pub fn find_hyper_job(object: &Value) -> Option<(&str, &str)> {
+    let mut owners = object["metadata"]["ownerReferences"].as_array()?.iter();
+    let owner = owners.find(|owner| {
+        let group = owner["apiVersion"].as_str().unwrap_or_default();
+        owner["controller"] == true && owner["kind"] == "HyperJob" && group.starts_with("training.volcano.sh/")
+    })?;
+    Some((owner["name"].as_str()?, owner["uid"].as_str()?))
 }
 
 /// What an existing pod takes from its node. The rules of gangs do not apply to it, and an amount that can not be

@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use caldera_crds::names::volcano::{HYPER_JOB_NAME, POLICY_HASH, TEMPLATE_HASH};
+use caldera_crds::{
+    names::volcano::{HYPER_JOB_NAME, POLICY_HASH, TEMPLATE_HASH},
+    workload::find_hyper_job,
+};
 use serde_json::Value;
 
 use super::binding::Key;
@@ -71,7 +74,7 @@ impl PolicyFacts {
             uid: metadata["uid"].as_str()?.into(),
             resource_version: metadata["resourceVersion"].as_str()?.into(),
             hyper_job: metadata["labels"][HYPER_JOB_NAME].as_str()?.into(),
-            owner: find_owner(object).map(|(_, uid)| uid.into()),
+            owner: find_hyper_job(object).map(|(_, uid)| uid.into()),
             hash: metadata["labels"][POLICY_HASH].as_str().unwrap_or_default().into(),
             deleting: metadata["deletionTimestamp"].is_string(),
         })
@@ -100,7 +103,7 @@ impl ChildFacts {
     /// Reads them; `None` of a job that no HyperJob owns.
     #[must_use]
     pub fn read(job: &Value) -> Option<Self> {
-        let (name, uid) = find_owner(job)?;
+        let (name, uid) = find_hyper_job(job)?;
         Some(Self {
             hyper_job: name.into(),
             owner: uid.into(),
@@ -113,14 +116,4 @@ impl ChildFacts {
 
 pub(super) fn key_of(object: &Value) -> Option<Key> {
     Some(Key::new(object["metadata"]["namespace"].as_str()?, object["metadata"]["name"].as_str()?))
-}
-
-/// Name and UID of the HyperJob that controls an object.
-fn find_owner(object: &Value) -> Option<(&str, &str)> {
-    let mut owners = object["metadata"]["ownerReferences"].as_array()?.iter();
-    let owner = owners.find(|owner| {
-        let group = owner["apiVersion"].as_str().unwrap_or_default();
-        owner["controller"] == true && owner["kind"] == "HyperJob" && group.starts_with("training.volcano.sh/")
-    })?;
-    Some((owner["name"].as_str()?, owner["uid"].as_str()?))
 }

@@ -268,7 +268,7 @@ pub struct Binding {
     pub queue: Option<Arc<QueueClusters>>,
     /// Which clusters its user lets it go to; `None` for any.
     pub choice: Option<Arc<ClusterChoice>>,
-    /// The images of its pods, where they are known: of kinds with tasks.
+    /// The images of its pods, where they count: those of a Volcano Job that no HyperJob made.
     pub images: Option<Arc<PodImages>>,
     /// How its policy ranks clusters.
     pub ranking: score::Ranking,

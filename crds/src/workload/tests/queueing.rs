@@ -145,3 +145,17 @@ fn pods_that_name_a_group_are_refused_but_a_volcano_jobs() {
     // Volcano writes its own name over it.
     read(&job_of(json!({ "template": spec()["template"] })));
 }
+
+#[test]
+fn images_count_for_a_volcano_job_of_its_own_and_not_for_one_of_a_hyper_job() {
+    let mut job = json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {},
+        "spec": {"tasks": [{"replicas": 1, "template": {"spec": {"containers": [{"image": "train"}]}}}]},
+    });
+    assert!(read_pod_images(&job).is_some());
+    let owner = json!({"apiVersion": "training.volcano.sh/v1alpha1", "kind": "HyperJob", "name": "h", "uid": "u"});
+    job["metadata"]["ownerReferences"] = json!([owner]);
+    assert!(read_pod_images(&job).is_some(), "an owner that does not control it");
+    job["metadata"]["ownerReferences"][0]["controller"] = true.into();
+    assert!(read_pod_images(&job).is_none());
+}
