@@ -90,6 +90,22 @@ fn lent_capacity_comes_back_and_who_gave_it_goes_back_in_line_with_its_age_defec
     assert_eq!(evictions(&world), 1);
 }
 
+/// Karmada goes on with a template that a finalizer keeps: deleted by its user, its pods run on.
+#[test]
+fn a_job_that_a_finalizer_keeps_gives_back_what_was_lent_and_does_not_start_again() {
+    let mut world = two_queues();
+    runs(&mut world, "old", "b", 4);
+    runs(&mut world, "young", "b", 4);
+    world.patch("Job", "young", &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    world.job("mine", "a", 4);
+    assert!(world.settle().is_empty());
+    assert_eq!(world.pass(5), ["mine-job"]);
+    assert!(is_evicted(&world, "young") && !is_evicted(&world, "old"));
+    lose_copies(&mut world, "young");
+    world.phase("old", "Completed");
+    assert!(world.pass(20).is_empty(), "it is being deleted");
+}
+
 /// The scheduler says when it placed a job some seconds after it did.
 #[test]
 fn a_job_of_which_nobody_has_said_yet_when_it_was_placed_has_just_started() {

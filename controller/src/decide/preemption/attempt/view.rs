@@ -177,7 +177,8 @@ pub(crate) fn describe_charged_job(
         && binding.admission.is_some()
         && !binding.deleting
         && !binding.suspended
-        && workload.is_some_and(|workload| !workload.deleting)
+        // One that is being deleted too: a finalizer of its user's may keep it, and Karmada its copies.
+        && workload.is_some()
         // Evicted now it would run again from the start, and it gives its quota back in a moment.
         && !capacity.has_only_finished_pods(binding);
     let placed = stage == Some(AdmissionStage::Placed) || stage == Some(AdmissionStage::Foreign);
