@@ -37,10 +37,9 @@ impl Supervised {
 impl Drop for Supervised {
     fn drop(&mut self) {
         drop(self.stop.take());
-        let ended = self.thread.take().map(JoinHandle::join);
-        if let Some(Ok(ended)) = ended
-            && !std::thread::panicking()
-        {
+        let Some(ended) = self.thread.take().map(JoinHandle::join) else { return };
+        if !std::thread::panicking() {
+            let ended = ended.unwrap();
             // Who lost a lease says so and ends with 1. A panic ends with 101, a signal with no code.
             assert!(ended.iter().all(|status| status.code() == Some(1)) && ended.len() < 5, "{ended:?}");
         }

@@ -15,6 +15,7 @@ use caldera_e2e::{
     PATIENCE, Scenario,
     kinds::Kind,
     line::Line,
+    manifest::{aggregated, job, task},
     run_configured, run_in, skip,
     world::{self, World, fleet, join},
 };
@@ -119,7 +120,9 @@ pub(crate) fn run_with_outage<F>(
             let members: Vec<String> = s.members().map(str::to_owned).collect();
             let [stays, lost, ..] = members.as_slice() else { return skip("it needs two members") };
             let Some(pid) = find_server(lost) else { return skip("no member's server can be stopped") };
-            play_with(s, [stays, lost], Outage::Server { pid, stopped: None }, play).await
+            let outage = Outage::Server { pid, stopped: None };
+            play_with(s.clone(), [stays, lost], outage, play).await?;
+            until_serves(&s, lost).await
         });
     }
     let line = Arc::<OnceLock<Line>>::default();
@@ -144,6 +147,15 @@ where
         s.until_in_member(member, Kind::Queue, &queue, "is open", open).await?;
     }
     play(s, queue, members.map(str::to_owned), outage).await
+}
+
+/// Waits until a member runs jobs again, for those who come next.
+async fn until_serves(s: &Scenario, member: &str) -> anyhow::Result<()> {
+    let queue = s.queue("after", json!({})).await?;
+    let placement =
+        json!({"clusterAffinity": {"clusterNames": [member]}, "replicaScheduling": aggregated()["replicaScheduling"]});
+    s.submit(Kind::Job, job("after", &queue, &[task("a", 1, "100m", "sleep 1")]), &placement).await?;
+    s.until_phase("after", "Completed").await.map(drop)
 }
 
 pub(crate) fn is_ready(cluster: &Value) -> bool {
