@@ -292,8 +292,7 @@ fn a2_29_a_split_job_is_not_completed_while_a_member_runs() {
         let queue = s.queue("q", json!({})).await?;
         let members: Vec<String> = s.members().map(str::to_owned).collect();
         ensure!(members.len() >= 2, "splitting needs two members");
-        let workload =
-            job("uneven", &queue, &[task("quick", 2, "100m", "sleep 1"), task("slow", 2, "100m", "sleep 5")]);
+        let workload = job("uneven", &queue, &[task("a", 2, "100m", "sleep 3600"), task("b", 2, "100m", "sleep 3600")]);
         let mut placement = json!({"replicaScheduling": {
             "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
             "weightPreference": {"staticWeightList": [
@@ -305,12 +304,11 @@ fn a2_29_a_split_job_is_not_completed_while_a_member_runs() {
         s.submit(Kind::Job, workload, &placement).await?;
         let clusters = s.until_placed("uneven-job").await?;
         ensure!(clusters.len() == 2, "{clusters:?}");
-        let running = s.until_phase("uneven", "Running").await?;
-        ensure!(
-            number(&running["status"]["running"]) + number(&running["status"]["succeeded"]) >= 4,
-            "{}",
-            running["status"]
-        );
+        s.until(Kind::Job, "uneven", "runs in both", |job| job["status"]["running"] == 4).await?;
+        s.complete_job_in_members("uneven", &clusters[..1]).await?;
+        let half = s.until(Kind::Job, "uneven", "is half done", |job| job["status"]["succeeded"] == 2).await?;
+        ensure!(half["status"]["state"]["phase"] == "Running", "{}", half["status"]);
+        s.complete_job_in_members("uneven", &clusters[1..]).await?;
         let done = s.until_phase("uneven", "Completed").await?;
         ensure!(number(&done["status"]["succeeded"]) == 4, "{}", done["status"]);
         ensure!(number(&done["status"]["running"]) == 0, "{}", done["status"]);
