@@ -107,17 +107,17 @@ pub enum Command {
     #[command(after_help = ask::ASK_EXIT)]
     Why(WhyArgs),
     /// Shows the queues of the fleet: what each has, deserves and borrowed, and who waits. Opens, closes and sets them.
-    #[command(after_help = ask::ASK_EXIT)]
+    #[command(alias = "queues", after_help = ask::ASK_EXIT)]
     Queue(QueueArgs),
     /// Lists and describes jobs and shows their logs. Holds, releases, suspends, resumes, requeues, moves and deletes
     /// them, and runs commands in their pods.
-    #[command(subcommand, after_help = ask::ASK_EXIT)]
+    #[command(subcommand, alias = "jobs", after_help = ask::ASK_EXIT)]
     Job(JobAction),
     /// Lists what was said of jobs, queues and bindings, the oldest first.
     #[command(after_help = ask::ASK_EXIT)]
     Events(EventsArgs),
     /// Lists and describes members, cordons, drains and uncordons them.
-    #[command(subcommand, after_help = ask::ASK_EXIT)]
+    #[command(subcommand, alias = "clusters", after_help = ask::ASK_EXIT)]
     Cluster(ClusterAction),
     /// Stops all releases in the whole fleet, whatever restarts, until `unpause`. What is released runs on.
     #[command(after_help = ask::ASK_EXIT)]

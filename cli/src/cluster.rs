@@ -22,7 +22,7 @@ use crate::{
     components,
     json_path::sort_rows,
     live::Gap,
-    objects::{self, get_object, list_objects, name_of, read_list_at, read_text_at},
+    objects::{self, get_cluster, list_objects, name_of, read_list_at, read_text_at},
     output::{self, ListOutput, format_columns, format_table},
     repeat::{self, PrintedPage},
     view::{CORDON, Member, PlacedJob, find_cordon, read_member, read_placed},
@@ -203,8 +203,7 @@ async fn cordon_clusters(args: ClusterNamesArgs, cordon: bool) -> anyhow::Result
 pub(crate) async fn cordon_cluster(client: &Client, name: &str, cordon: bool) -> anyhow::Result<&'static str> {
     let resource = objects::cluster_resource();
     let is_changed = write_retrying_conflicts(client, async || {
-        let found = get_object(client, &resource, None, name).await?.map_err(anyhow::Error::msg)?;
-        let cluster = found.context("there is no such cluster")?;
+        let cluster = get_cluster(client, name).await?;
         let step = build_cordon(&cluster, cordon);
         Ok(step.map(|step| build_write(&resource, &cluster, build_tested_patch(&cluster, [step]))))
     });

@@ -12,6 +12,7 @@ pub mod completion;
 pub mod components;
 pub mod console;
 pub mod console_starts;
+pub mod cron_job;
 pub mod demo;
 pub mod deploy;
 pub mod doctor;

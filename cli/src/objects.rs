@@ -3,14 +3,21 @@
 //! Rule: what the caller may not see is said, never taken for empty. A kind that the server does not have has no
 //! objects.
 
-use anyhow::Context;
+use std::cmp::Reverse;
+
+use anyhow::Context as _;
+use caldera_core::text::name_some;
 use caldera_crds::workload::WorkloadKind;
 pub use caldera_crds::{
     object::{annotation_of, annotation_path, name_of, read_list_at, read_text_at},
     trusted::is_managed_by_caldera,
 };
 use caldera_runtime::watch::{api_resource, list_json};
-use kube::{Api, Client, api::DynamicObject, core::ApiResource};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DynamicObject, ListParams},
+    core::ApiResource,
+};
 use serde_json::Value;
 
 /// What was asked for, or why it can not be seen.
@@ -18,6 +25,9 @@ pub type Visible<T> = Result<T, String>;
 
 /// Characters of what an object says for itself that a sentence repeats: enough for what a scheduler or a kubelet says.
 const MOST_SAID_CHARACTERS: usize = 256;
+
+/// Objects that are looked through for a name like one that there is not.
+const MOST_OTHERS: u32 = 500;
 
 /// Karmada's ResourceBindings.
 pub fn binding_resource() -> ApiResource {
@@ -112,9 +122,47 @@ pub async fn ensure_queue(client: &Client, name: &str) -> anyhow::Result<()> {
 /// # Errors
 /// If there is no such job, it can not be seen, or the server does not answer.
 pub async fn get_job(client: &Client, namespace: &str, kind: WorkloadKind, name: &str) -> anyhow::Result<Value> {
-    let found = get_object(client, &kind.api_resource(), Some(namespace), name).await?;
-    let missing = || format!("there is no {} {name} in namespace {namespace}", kind.title());
-    found.map_err(anyhow::Error::msg)?.with_context(missing)
+    let resource = kind.api_resource();
+    match get_object(client, &resource, Some(namespace), name).await?.map_err(anyhow::Error::msg)? {
+        Some(job) => Ok(job),
+        None => {
+            let others = describe_others(client, &resource, Some(namespace), name).await;
+            anyhow::bail!("there is no {} {name} in namespace {namespace}{others}", kind.title())
+        }
+    }
+}
+
+/// Which others of a kind there are, for who mistyped a name: first those that begin like it. Nothing where they can
+/// not be listed.
+pub async fn describe_others(client: &Client, resource: &ApiResource, namespace: Option<&str>, name: &str) -> String {
+    let api: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
+        None => Api::all_with(client.clone(), resource),
+    };
+    let Ok(all) = api.list_metadata(&ListParams::default().limit(MOST_OTHERS)).await else { return String::new() };
+    name_others(name, all.items.iter().map(ResourceExt::name_any).collect())
+}
+
+fn name_others(name: &str, mut others: Vec<String>) -> String {
+    let count_alike = |other: &str| name.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
+    others.sort_by_cached_key(|other| (Reverse(count_alike(other)), other.clone()));
+    match others.len() {
+        0 => String::new(),
+        1 => format!("; there is {}", others[0]),
+        _ => format!("; there are {}", name_some(&others)),
+    }
+}
+
+/// A member that must be there.
+///
+/// # Errors
+/// If there is no such member, it can not be seen, or the server does not answer.
+pub async fn get_cluster(client: &Client, name: &str) -> anyhow::Result<Value> {
+    let resource = cluster_resource();
+    match get_object(client, &resource, None, name).await?.map_err(anyhow::Error::msg)? {
+        Some(cluster) => Ok(cluster),
+        None => anyhow::bail!("there is no such cluster{}", describe_others(client, &resource, None, name).await),
+    }
 }
 
 /// Fails if there is no such job. Where it can not be seen it says nothing.
@@ -182,6 +230,16 @@ mod tests {
     use axum::{Router, routing::get};
 
     use super::*;
+
+    /// Found by a user: a mistyped name of a job was only said to be missing.
+    #[test]
+    fn who_mistyped_a_name_is_told_others_those_that_begin_like_it_first() {
+        let others = |names: &[&str]| name_others("lowprio", names.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(others(&[]), "");
+        assert_eq!(others(&["a"]), "; there is a");
+        let many = ["a", "b", "c", "d", "low-priority", "lowest"];
+        assert_eq!(others(&many), "; there are low-priority, lowest, a, b and 2 more");
+    }
 
     #[test]
     fn what_an_object_says_is_one_line_of_a_bounded_length() {

@@ -319,20 +319,34 @@ pub fn format_seen(amount: Quantity, is_seen: bool) -> String {
     if is_seen { amount.plain().to_string() } else { "?".to_owned() }
 }
 
+/// The line below a table of queues that has column `CAPABILITY` alone.
+pub const CAPABILITY_LEGEND: &str = "CAPABILITY: as the queue says; of root, what the clusters have\n";
+
+/// Column of what is left of a capability.
+pub const REAL_CAPABILITY: &str = "REAL CAPABILITY";
+
+/// The same below one that has that column too.
+pub const REAL_CAPABILITY_LEGEND: &str = "CAPABILITY: as the queue says. REAL CAPABILITY: what of it the clusters, the \
+                                          queues above and others' guarantees leave\n";
+
 /// Column of what queues used lately.
 pub const USED_LATELY: &str = "USED LATELY";
 
 /// A table with column [`USED_LATELY`] and what that is where what queues used lately counts, half of it after so many
-/// seconds; else without the column.
+/// seconds; else without the column. Without those, too, of `if_usual` that have nothing unusual: a queue that is open,
+/// an amount that is 0.
 pub fn format_with_history<const N: usize>(
     header: &[&str; N],
     rows: Vec<[String; N]>,
     half_life: Option<i64>,
+    if_usual: &[&str],
 ) -> String {
-    let is_shown = |name: &str| half_life.is_some() || name != USED_LATELY;
-    let names: Vec<&str> = header.iter().copied().filter(|name| is_shown(name)).collect();
-    let cells =
-        |row: [String; N]| header.iter().zip(row).filter(|(name, _)| is_shown(name)).map(|(_, cell)| cell).collect();
+    let is_usual = |at: usize| rows.iter().all(|row| ["", " ", "0", "Open"].contains(&row[at].as_str()));
+    let shown: [bool; N] = std::array::from_fn(|at| {
+        (half_life.is_some() || header[at] != USED_LATELY) && !(if_usual.contains(&header[at]) && is_usual(at))
+    });
+    let names: Vec<&str> = header.iter().copied().zip(shown).filter_map(|(name, is)| is.then_some(name)).collect();
+    let cells = |row: [String; N]| row.into_iter().zip(shown).filter_map(|(cell, is)| is.then_some(cell)).collect();
     let mut text = format_table(&names, rows.into_iter().map(cells));
     if let Some(seconds) = half_life {
         let after = format_duration(seconds);
@@ -439,7 +453,7 @@ mod tests {
     fn what_was_used_lately_is_a_column_where_it_counts() {
         let table = |half_life| {
             let row = ["ml", "8", "3"].map(str::to_owned);
-            format_with_history(&["QUEUE", "USED", USED_LATELY], vec![row], half_life)
+            format_with_history(&["QUEUE", "USED", USED_LATELY], vec![row], half_life, &[])
         };
         assert_eq!(table(None), "QUEUE  USED\nml     8\n");
         let text = table(Some(604_800));

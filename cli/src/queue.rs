@@ -21,7 +21,7 @@ use crate::{
     json_path::{JsonPath, sort_rows},
     live::{self, Gap, Live},
     objects::{self, list_objects, name_of},
-    output::{self, ListOutput, format_columns},
+    output::{self, CAPABILITY_LEGEND, ListOutput, REAL_CAPABILITY, REAL_CAPABILITY_LEGEND, format_columns},
     repeat::{self, PrintedPage},
     style::Style,
     why,
@@ -158,7 +158,7 @@ fn make_page(
     };
     let now = live.now.as_second();
     let text = output::format_list(output, &answer, "STATE", &format!("{name}\n"), |wide| {
-        format_queue(&answer, first, now, wide) + &output::format_gaps(&answer.missing, wide)
+        format_queue(&answer, now, wide) + &output::format_gaps(&answer.missing, wide)
     })?;
     PrintedPage::new(text, &answer)
 }
@@ -174,18 +174,22 @@ fn build_queue_list_page(output: &ListOutput, answer: QueueList, tree: bool) -> 
     let text = output::format_list(output, &answer, "STATE", &names, |wide| {
         let paused = answer.paused.iter().map(|why| format!("All releases are paused: {why}\n\n"));
         let form = if wide { TableForm::Wide } else { TableForm::Within(Style::of_stdout().width()) };
+        let legend = if wide { REAL_CAPABILITY_LEGEND } else { CAPABILITY_LEGEND };
         let table = format_queues(&answer.queues, tree, form);
-        paused.collect::<String>() + &table + &output::format_gaps(&answer.missing, wide)
+        paused.collect::<String>() + &table + "\n" + legend + &output::format_gaps(&answer.missing, wide)
     })?;
     PrintedPage::new(text, &answer)
 }
 
-fn format_queue(answer: &QueueAnswer, first: usize, now: i64, wide: bool) -> String {
+fn format_queue(answer: &QueueAnswer, now: i64, wide: bool) -> String {
     let queue = &answer.queue;
-    let mut text = format_queues(std::slice::from_ref(queue), false, TableForm::Wide);
+    let form = if wide { TableForm::Wide } else { TableForm::WideWithin(Style::of_stdout().width()) };
+    let mut text = format_queues(std::slice::from_ref(queue), false, form);
     if !answer.above.is_empty() {
-        let _ = write!(text, "\nAbove it:\n{}", format_queues(&answer.above, false, TableForm::Wide));
+        let _ = write!(text, "\nAbove it:\n{}", format_queues(&answer.above, false, form));
     }
+    let has_real = text.contains(REAL_CAPABILITY);
+    let _ = write!(text, "\n{}", if has_real { REAL_CAPABILITY_LEGEND } else { CAPABILITY_LEGEND });
     if !answer.settings.is_empty() {
         let rows = answer.settings.iter().map(QueueSetting::cells);
         let _ = write!(text, "\n{}", format_columns(["SETTING", "VALUE", "OF"], rows));
@@ -194,8 +198,8 @@ fn format_queue(answer: &QueueAnswer, first: usize, now: i64, wide: bool) -> Str
         text += "\nWaiting:\n";
         text += &why::format_pending_jobs(&answer.line, now);
         let waiting = queue.jobs.map_or(0, |jobs| jobs.waiting + jobs.blocked);
-        if waiting > first {
-            let _ = writeln!(text, "... and {} more (--first {waiting})", waiting - first);
+        if waiting > answer.line.len() {
+            let _ = writeln!(text, "... and {} more (--first {waiting})", waiting - answer.line.len());
         }
     } else if queue.jobs.is_none() {
         text += "\nYour credentials do not show the jobs of all namespaces: who waits can not be said.\n";

@@ -110,8 +110,10 @@ pub fn name_account(component: &str) -> String {
 /// all of a member's API, as far as the member lets its user. Without it the inventories or Karmada's summaries serve.
 /// Nor has anybody by default the role to see what state a component is in.
 fn build_reader_roles() -> [Value; 3] {
-    let rules: [Rule; 7] = [
+    let rules: [Rule; 9] = [
         (QUEUES, &["queues", "podgroups"], READ),
+        (VOLCANO, &["cronjobs"], READ),
+        ("batch", &["cronjobs"], READ),
         (HYPER_JOBS.0, HYPER_JOBS.1, READ),
         ("scheduling.k8s.io", &["priorityclasses"], READ),
         (BINDINGS, &["resourcebindings"], READ),

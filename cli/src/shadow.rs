@@ -4,6 +4,7 @@
 //! placed it, when and where Caldera would have, and why it would have waited. The report is written within half a
 //! minute after a change.
 
+use caldera_core::text::count_noun;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -137,9 +138,12 @@ fn format_totals(answer: &ShadowAnswer<'_>) -> String {
         _ => String::new(),
     };
     format!(
-        "Since {since:.0}, as of {written:.0}: both schedulers placed {both} jobs, {} of them in other clusters.{waits}\n\
-         {} jobs were placed that Caldera would have had wait. It would have evicted {} jobs.\n\n",
-        totals.elsewhere, totals.would_wait, totals.evictions
+        "Since {since:.0}, as of {written:.0}: both schedulers placed {}, {} in other clusters.{waits}\n\
+         Caldera would have had {} wait that the other placed. It would have evicted {}.\n\n",
+        count_noun(both, "job"),
+        totals.elsewhere,
+        count_noun(totals.would_wait, "job"),
+        count_noun(totals.evictions, "job")
     )
 }
 
@@ -205,7 +209,7 @@ mod tests {
         assert_eq!(line("held"), held);
         assert!(text.contains("They waited 1m on average; Caldera: 2s."), "{text}");
         assert!(
-            text.contains("1 jobs were placed that Caldera would have had wait. It would have evicted 2"),
+            text.contains("Caldera would have had 1 job wait that the other placed. It would have evicted 2 jobs."),
             "{text}"
         );
         let wide = format_answer(&build_answer(&report, &args(), now), true);

@@ -6,7 +6,7 @@ mod state;
 use std::{fs, path::Path, process::ExitCode};
 
 use anyhow::Context;
-use caldera_core::resources::ResourceName;
+use caldera_core::{quantity::Quantity, resources::ResourceName, text::count_noun};
 use caldera_simulate::{
     report::Report,
     rules::Rules,
@@ -121,10 +121,16 @@ fn format_head(args: &SimulateArgs, asked: &SimulationQuestion, reports: &[Repor
         // How many nodes come depends on the policy.
         let most = reports.iter().map(|report| report.capacity).max().unwrap_or(0);
         let Report { first_capacity: first, resource, .. } = report;
-        if most > *first { format!(", {first} {resource}, {most} at most") } else { format!(", {first} {resource}") }
+        let amount = |units: u64| {
+            let all = Quantity::from_units(i64::try_from(units).unwrap_or(i64::MAX));
+            ResourceName::from(resource.as_str()).quantity_from_nano(all.as_nano()).plain()
+        };
+        let more = if most > *first { format!(", {} at most", amount(most)) } else { String::new() };
+        format!(", {} {resource}{more}", amount(*first))
     });
-    let (jobs, clusters) = (world.jobs.len(), world.clusters.len());
-    let mut text = format!("seed {}: {jobs} jobs on {nodes} nodes in {clusters} clusters{what}\n", args.seed);
+    let (jobs, nodes) = (count_noun(world.jobs.len(), "job"), count_noun(nodes, "node"));
+    let clusters = count_noun(world.clusters.len(), "cluster");
+    let mut text = format!("seed {}: {jobs} on {nodes} in {clusters}{what}\n", args.seed);
     for note in &asked.notes {
         text += &format!("- {note}\n");
     }

@@ -6,10 +6,10 @@ mod object_words;
 use std::{collections::BTreeSet, fmt::Write as _, process::ExitCode};
 
 use caldera_controller::explain::{
-    Basis, Explanation, InLine, Placed, RunLimitView, Verdict, explain_job, explain_without_binding, find_binding,
-    list_jobs_of_hyper_job,
+    Basis, Explanation, InLine, Placed, Pods, RunLimitView, Verdict, explain_job, explain_without_binding,
+    find_binding, list_jobs_of_hyper_job,
 };
-use caldera_core::{gang::WorkloadRef, run_limit::RunTime};
+use caldera_core::{gang::WorkloadRef, reason::Reason, run_limit::RunTime, text::count_noun};
 use caldera_crds::{karmada::work::ResourceBinding, workload::WorkloadKind};
 use caldera_runtime::{client::describe_error, clock::format_time};
 use caldera_simulate::time::Millis;
@@ -21,9 +21,14 @@ use crate::{
     args::{JobName, WhyArgs, WhySubject},
     components,
     console_starts::{self, ConsoleSource, ViewGap},
+    cron_job,
     expected_start::{self, ExpectedStart, Forecast},
     live::{self, Gap, Live},
-    output::{self, USED_LATELY, format_columns, format_duration, format_with_history},
+    objects,
+    output::{
+        self, REAL_CAPABILITY, REAL_CAPABILITY_LEGEND, USED_LATELY, format_columns, format_duration,
+        format_with_history,
+    },
 };
 
 /// The JSON and YAML form.
@@ -45,6 +50,10 @@ struct Answer {
 pub async fn run_why(args: WhyArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_for_command(args.kubeconfig.as_deref(), "why").await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+    if let WhySubject::CronJob(name) = &args.job {
+        cron_job::explain_cron_job(&client, &args, name, &namespace).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let lease_namespace = args.lease_namespace.as_deref();
     let mut answer =
         find_answer_with_start(&client, &args.job, &namespace, lease_namespace, args.assume_run_for).await?;
@@ -69,6 +78,7 @@ async fn find_answer_with_start(
     let mut answer = match asked {
         WhySubject::Workload(job) => find_answer(client, live, job, namespace).await?,
         WhySubject::HyperJob(name) => find_hyper_job_answer(client, live, name, namespace).await?,
+        WhySubject::CronJob(name) => anyhow::bail!("a CronJob waits in no line: {name}"),
     };
     answer.expected_start = forecast.find_start(&answer.explanation.workload).cloned();
     answer.view_gap = view_gap;
@@ -177,6 +187,10 @@ async fn describe_missing(client: &Client, job: &JobName, namespace: &str, other
             let crd = format!("{}.{}", resource.plural, resource.group);
             format!("there is no {named}: this host has no CRD {crd}")
         }
+        Err(kube::Error::Api(status)) if status.code == 404 && others.is_empty() => {
+            let others = objects::describe_others(client, &resource, Some(namespace), &job.name).await;
+            format!("there is no {named}{others}")
+        }
         Err(kube::Error::Api(status)) if status.code == 404 => format!("there is no {named}{others}"),
         Err(error) => format!("whether there is a {named} is not known: {}", describe_error(&error)),
     }
@@ -283,9 +297,9 @@ fn write_facts(text: &mut String, answer: &Answer) {
     }
     if let Some(asks) = &job.asks {
         let copies = if asks.copies > 1 { format!(", {} copies", asks.copies) } else { String::new() };
-        fact("Needs", format!("at least {} ({} pods{copies})", asks.minimum, asks.min_pods));
+        fact("Needs", format!("at least {} ({}{copies})", asks.minimum, count_noun(asks.min_pods, "pod")));
         if asks.full != asks.minimum {
-            fact("Wants", format!("{} ({} pods{copies})", asks.full, asks.pods));
+            fact("Wants", format!("{} ({}{copies})", asks.full, count_noun(asks.pods, "pod")));
         }
     }
     if let Some(queue) = &job.queue {
@@ -333,7 +347,9 @@ fn write_facts(text: &mut String, answer: &Answer) {
     }
     if job.pods != Default::default() {
         let pods = &job.pods;
-        fact("Pods", format!("{} running, {} succeeded, {} failed", pods.running, pods.succeeded, pods.failed));
+        let so_far = if pods.failed > 0 && job.verdict != Verdict::Finished { " so far" } else { "" };
+        let Pods { running, succeeded, failed } = pods;
+        fact("Pods", format!("{running} running, {succeeded} succeeded, {failed} failed{so_far}"));
     }
     if let Some(reported) =
         job.pod_group.as_ref().filter(|reported| reported.token == job.token && !reported.since.is_empty())
@@ -375,7 +391,7 @@ fn append_queue_path(text: &mut String, job: &Explanation, wide: bool) {
                 output::format_seen(amounts.deserved, amounts.is_share_seen),
                 output::format_seen(amounts.guarantee, amounts.is_share_seen),
                 some(amounts.capability),
-                some(amounts.limit),
+                some(amounts.real_capability),
             ]);
             first = false;
         }
@@ -387,10 +403,22 @@ fn append_queue_path(text: &mut String, job: &Explanation, wide: bool) {
         }
     }
     text.push('\n');
-    let header =
-        ["QUEUE", "STATE", "RESOURCE", "NEEDED", "USED", USED_LATELY, "DESERVED", "GUARANTEE", "CAPABILITY", "LIMIT"];
+    let header = [
+        "QUEUE",
+        "STATE",
+        "RESOURCE",
+        "NEEDED",
+        "USED",
+        USED_LATELY,
+        "DESERVED",
+        "GUARANTEE",
+        "CAPABILITY",
+        REAL_CAPABILITY,
+    ];
+    let if_usual: &[&str] = if wide { &[] } else { &["STATE", "GUARANTEE"] };
     let half_life = job.path.iter().flat_map(|step| &step.amounts).find_map(|of| Some(of.used_lately?.half_life));
-    *text += &format_with_history(&header, rows, half_life);
+    *text += &format_with_history(&header, rows, half_life, if_usual);
+    let _ = write!(text, "\n{REAL_CAPABILITY_LEGEND}");
     for step in &job.path {
         for fault in &step.faults {
             let _ = writeln!(text, "queue {}: {fault}", step.queue);
@@ -408,7 +436,11 @@ pub fn format_pending_jobs(jobs: &[InLine], now: i64) -> String {
         let age =
             parse_epoch_seconds(job.created.as_deref()).map(|created| format_duration(now.saturating_sub(created)));
         [
-            job.position.map(|position| position.to_string()).unwrap_or_default(),
+            match job.position {
+                Some(position) => position.to_string(),
+                None if Reason::is_never_token(&job.token) => "never".to_owned(),
+                None => String::new(),
+            },
             job.workload.to_string(),
             if job.priority_gained == 0 {
                 job.priority.to_string()

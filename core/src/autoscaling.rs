@@ -25,6 +25,7 @@ use crate::{
     resources::{ResourceName, Resources},
     run_limit::RunTime,
     status::duration::parse_whole_seconds,
+    text::count_noun,
 };
 
 /// So many groups may a cluster have.
@@ -158,7 +159,7 @@ impl From<AutoscaledGroup> for Autoscaling {
 impl fmt::Display for AutoscaledGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let node: Vec<String> = self.resources.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
-        write!(f, "{}: at most {} nodes of {}", self.name, self.max, node.join(", "))?;
+        write!(f, "{}: at most {} of {}", self.name, count_noun(self.max, "node"), node.join(", "))?;
         write!(f, "; a node takes about {} to come", RunTime(self.delay))
     }
 }

@@ -49,6 +49,7 @@ use caldera_core::{
     image_locality::PodImages,
     resources::Resources,
     status::duration,
+    text::count_noun,
 };
 use serde_json::Value;
 
@@ -265,7 +266,7 @@ fn read_one_task_gang(root: &Field<'_>, replicas: u32) -> Result<Gang, GangError
     }
     let min_available = match group_min_member(root)?.filter(|_| !is_of_group) {
         Some((place, minimum)) if minimum > replicas => {
-            return Err(place.wrong(format!("{minimum} is more than the {replicas} replicas")));
+            return Err(place.wrong(format!("{minimum} is more than the {}", count_noun(replicas, "replica"))));
         }
         Some((_, minimum)) => minimum,
         None => replicas.min(1),

@@ -246,7 +246,7 @@ fn table(world: &World, reports: &[Report], runs: &[(&str, Outcome, f64)]) {
         format!("{} / {}", reports[i].shares.mean_deviation.percent(), reports[i].shares.max_deviation.percent())
     });
     row("Jain", &|i| reports[i].shares.jain.percent());
-    row("queues over their limit", &|i| reports[i].over_limit_seconds.to_string());
+    row("queues over their capability", &|i| reports[i].over_limit_seconds.to_string());
     row("simulated in", &|i| format!("{:.1} s", runs[i].2));
 }
 

@@ -232,7 +232,10 @@ impl StartBasis {
     /// In words, with the time that was assumed.
     #[must_use]
     pub fn describe(&self, assume: Millis) -> String {
-        let jobs = |count: usize| format!("{count} of the {} jobs before it", self.before);
+        let jobs = |count: usize| match self.before {
+            1 => "the job before it".to_owned(),
+            before => format!("{count} of the {before} jobs before it"),
+        };
         let mut parts = Vec::new();
         let give = |count: usize| if count == 1 { "gives" } else { "give" };
         if self.unestimated > 0 {

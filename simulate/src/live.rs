@@ -20,6 +20,7 @@ use caldera_core::{
     place::{self, Queues},
     queue::QueueSpec,
     split::FederationTopology,
+    text::count_noun,
     time::EpochSeconds,
 };
 
@@ -114,10 +115,10 @@ pub(crate) fn build_world(state: &State, assume: Millis) -> Result<(World, RunSo
     let jobs: Vec<Job> = jobs.collect();
     let mut notes = list_run_notes(&sources, assume);
     if foreign > 0 {
-        notes.push(format!("{foreign} pods of nobody in a queue hold their nodes to the end"));
+        notes.push(format!("holding their nodes to the end: {} of nobody in a queue", count_noun(foreign, "pod")));
     }
     if !lost.is_empty() {
-        notes.push(format!("{} jobs name queues that are not there: left out", lost.len()));
+        notes.push(format!("left out: {} of queues that are not there", count_noun(lost.len(), "job")));
     }
     let clusters = members.into_iter().map(|member| {
         let Member { cluster, nodes, pods: _, hyper_nodes, queues } = member;

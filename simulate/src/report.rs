@@ -3,7 +3,7 @@
 //! | number | is |
 //! |---|---|
 //! | wait | from arrival until the last pod of the gang is bound; a job that never started counts with its wait so far |
-//! | class (JWTD) | what the whole gang asks for of the main resource: 0, 1, 2-8, 9-64, 65-512, 513+ |
+//! | class (JWTD) | what the whole gang asks for of the main resource, of bytes in Gi: 0, 1, 2-8, 9-64, 65-512, 513+ |
 //! | GAR | allocated / capacity at an instant: median and most over time |
 //! | SOR | allocated x time / capacity x time: over all, until the last arrival, and only while some job waited |
 //! | held idle | the part of capacity x time that is bound to jobs which can not run yet |
@@ -192,8 +192,8 @@ impl Serialize for Class {
 /// A job's size class.
 #[must_use]
 pub fn class_of(world: &World, outcome: &Outcome, job: usize) -> Class {
-    let units = world.jobs[job].shape.full.get(outcome.resource.as_str()).units_ceil();
-    Class::of(u64::try_from(units).unwrap_or(0))
+    let units = u64::try_from(world.jobs[job].shape.full.get(outcome.resource.as_str()).units_ceil()).unwrap_or(0);
+    Class::of(if outcome.resource.counts_bytes() { units.div_ceil(1 << 30) } else { units })
 }
 
 /// How long a job waited, or has waited so far.

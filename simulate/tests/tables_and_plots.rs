@@ -27,9 +27,34 @@ fn tables_name_every_policy_class_and_queue_and_mark_lower_bounds() {
     let (world, outcomes) = outcomes();
     let reports: Vec<Report> = outcomes.iter().map(|(name, outcome)| Report::new(name, &world, outcome, 4)).collect();
     let text = tables::tables(&reports);
-    for word in ["best-effort-fifo", "starved", "GFR", "65-512 (1 jobs)", ">5 min", "large", "small"] {
+    for word in ["best-effort-fifo", "starved", "GFR", "65-512 (1 job)", ">5 min", "large", "small"] {
         assert!(text.contains(word), "{word} is not in\n{text}");
     }
+}
+
+/// Found by a user: the report had numbers whose names say nothing to who has not read the page.
+#[test]
+fn each_number_of_the_first_table_is_explained_in_one_line_of_a_terminal() {
+    let (world, outcomes) = outcomes();
+    let text = tables::tables(&[Report::new("fifo", &world, &outcomes[1].1, 4)]);
+    let (tables, legend) = text.rsplit_once("\n\n").unwrap();
+    let first = tables.lines().skip(3).take_while(|line| !line.starts_with('└'));
+    let names: Vec<&str> =
+        first.map(|line| line[3..].trim_start_matches([' ', '│']).split("  ").next().unwrap()).collect();
+    assert_eq!(names.len(), legend.lines().count(), "{text}");
+    for (name, line) in names.iter().zip(legend.lines()) {
+        assert!(line.starts_with(name) && line.len() > name.len() + 10 && line.chars().count() <= 132, "{line}");
+    }
+}
+
+#[test]
+fn bytes_are_told_in_gi() {
+    let (world, _) = outcomes();
+    let options =
+        Options { resource: Some("memory".into()), horizon: Some(Millis::from_secs(60)), ..Options::default() };
+    let outcome = simulate(&world, PolicyName::Fifo.start(&world).as_mut(), &options);
+    let text = tables::tables(&[Report::new("fifo", &world, &outcome, 4)]);
+    assert!(text.contains("wait by Gi of memory of the gang") && !text.contains("513+"), "{text}");
 }
 
 #[test]

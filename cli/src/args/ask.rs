@@ -48,7 +48,7 @@ pub struct TopArgs {
 #[derive(Debug, ClapArgs)]
 pub struct WhyArgs {
     /// Name of a Volcano Job, or KIND/NAME, such as deployment/web or rayjob/train; hyperjob/NAME for the first of its
-    /// jobs that waits.
+    /// jobs that waits, cronjob/NAME for when it makes the next.
     #[arg(value_name = "JOB", add = names::complete_job_names(), value_parser = parse_why_subject)]
     pub job: WhySubject,
     /// Its namespace; without it the kubeconfig's.

@@ -46,6 +46,8 @@ pub enum WhySubject {
     Workload(JobName),
     /// The jobs of the HyperJob of this name.
     HyperJob(String),
+    /// The CronJobs of this name.
+    CronJob(String),
 }
 
 /// Words for a HyperJob.
@@ -53,22 +55,23 @@ const HYPER_JOB_WORDS: [&str; 3] = ["hyperjob", "hyperjobs", "hj"];
 /// Words for what makes jobs when they are due.
 const CRON_JOB_WORDS: [&str; 4] = ["cronjob", "cronjobs", "cronvcjob", "cronvcjobs"];
 
-/// Reads `NAME`, `KIND/NAME` or `hyperjob/NAME`.
+/// Reads `NAME`, `KIND/NAME`, `hyperjob/NAME` or `cronjob/NAME`.
 ///
 /// # Errors
 /// If it is none of them.
 pub fn parse_why_subject(text: &str) -> Result<WhySubject, String> {
+    let subjects: [(&[&str], fn(String) -> WhySubject); 2] =
+        [(&HYPER_JOB_WORDS, WhySubject::HyperJob), (&CRON_JOB_WORDS, WhySubject::CronJob)];
     match text.split_once('/') {
-        Some((word, name)) if HYPER_JOB_WORDS.contains(&word.to_lowercase().as_str()) => {
+        Some((word, name))
+            if let Some((words, subject)) =
+                subjects.into_iter().find(|(words, _)| words.contains(&word.to_lowercase().as_str())) =>
+        {
             let is_name = !name.is_empty() && !name.contains('/');
-            is_name.then(|| WhySubject::HyperJob(name.to_owned())).ok_or_else(|| "want hyperjob/NAME".to_owned())
-        }
-        Some((word, _)) if CRON_JOB_WORDS.contains(&word.to_lowercase().as_str()) => {
-            Err("a CronJob waits in no line: ask about one of the jobs that it made, which `caldera job list` has"
-                .to_owned())
+            is_name.then(|| subject(name.to_owned())).ok_or_else(|| format!("want {}/NAME", words[0]))
         }
         Some((word, _)) if find_kind(word).is_none() => {
-            Err(format!("{word:?} is none of {}, {}", list_kinds(), HYPER_JOB_WORDS[0]))
+            Err(format!("{word:?} is none of {}, {}, {}", list_kinds(), HYPER_JOB_WORDS[0], CRON_JOB_WORDS[0]))
         }
         _ => parse_job_name(text).map(WhySubject::Workload),
     }
@@ -185,8 +188,9 @@ mod tests {
     /// Found by a reader: of what can be asked about, HyperJobs were not named.
     #[test]
     fn whom_why_can_be_asked_about_is_told_in_full() {
-        assert!(parse_why_subject("queue/x").unwrap_err().ends_with(", hyperjob"));
-        assert!(parse_why_subject("cronjob/x").unwrap_err().contains("the jobs that it made"));
+        assert!(parse_why_subject("queue/x").unwrap_err().ends_with(", hyperjob, cronjob"));
+        assert_eq!(parse_why_subject("cronvcjob/x"), Ok(WhySubject::CronJob("x".to_owned())));
+        assert_eq!(parse_why_subject("cronjob/").unwrap_err(), "want cronjob/NAME");
         assert_eq!(parse_why_subject("hj/x"), Ok(WhySubject::HyperJob("x".to_owned())));
     }
 

@@ -10,6 +10,7 @@
 //! Each move is one Command to the controller, which carries it out whole: who interrupts a drain leaves no gang half
 //! moved. What is still there is asked of the members each time, so the same command again goes on where it ended.
 
+use caldera_core::text::count_noun;
 use std::{
     collections::VecDeque,
     pin::pin,
@@ -155,7 +156,7 @@ async fn drain_cluster(client: &Client, cluster: &str, budget: DrainBudget) -> a
         }
         if moving.is_empty() {
             if budget.is_limited() {
-                output::write_stdout(&format!("cluster {cluster}: {all} jobs have moved, or stay\n"));
+                output::write_stdout(&format!("cluster {cluster}: {} moved, or staying\n", count_noun(all, "job")));
             }
             return Ok(all_done);
         }

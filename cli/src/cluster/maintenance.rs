@@ -21,7 +21,7 @@ use crate::{
     change::{
         build_annotation_step, build_tested_patch, build_write, print_outcome, to_exit_code, write_retrying_conflicts,
     },
-    objects::{self, annotation_of, annotation_path, get_object},
+    objects::{self, annotation_of, annotation_path, get_cluster},
 };
 
 /// Windows of a Cluster that are not over, as people read them; or that they can not be read.
@@ -41,8 +41,7 @@ pub async fn change_windows(args: MaintenanceArgs) -> anyhow::Result<ExitCode> {
         let window = read_window(&args, now)?;
         let resource = objects::cluster_resource();
         let is_changed = write_retrying_conflicts(&client, async || {
-            let found = get_object(&client, &resource, None, &args.name).await?.map_err(anyhow::Error::msg)?;
-            let cluster = found.context("there is no such cluster")?;
+            let cluster = get_cluster(&client, &args.name).await?;
             let step = build_step(&cluster, window.as_ref(), now)?;
             Ok(step.map(|step| build_write(&resource, &cluster, build_tested_patch(&cluster, [step]))))
         });

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use caldera_core::gang::WorkloadRef;
+use caldera_core::{gang::WorkloadRef, text::count_noun};
 
 use super::{
     html::Html,
@@ -112,7 +112,9 @@ fn render_gangs(asked: PageQuery<'_>, here: &Gangs<'_>, jobs: &BTreeMap<Workload
     }
     if others > 0 {
         let more = if shown > 0 { "more" } else { "of others" };
-        html.raw("<div class=\"other\">").text(format!("{others} {more}, {other_pods} pods")).raw("</div>");
+        html.raw("<div class=\"other\">")
+            .text(format!("{others} {more}, {}", count_noun(other_pods, "pod")))
+            .raw("</div>");
     }
     html
 }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     latest_forecast::StartNote,
-    output::format_duration,
+    output::{CAPABILITY_LEGEND, format_duration},
     view::{JobKey, JobView, QueueLine, State, compute_fraction, count_jobs, format_amount, list_steps, sum_members},
 };
 
@@ -170,9 +170,11 @@ fn render_queues(caption: &str, lines: &[QueueLine], names: &VisibleNames) -> Ht
         cells.extend(render_amounts(line));
         cells
     });
-    let header = ["Queue", "State", "Waiting", "Starting", "Running", "Used, of its limit", "Deserved", "Borrowed"];
+    let header =
+        ["Queue", "State", "Waiting", "Starting", "Running", "Used, of its capability", "Deserved", "Borrowed"];
     let mut html = Html::new();
     html.table(caption, &header, rows);
+    html.paragraph(CAPABILITY_LEGEND.trim_end());
     html
 }
 
@@ -184,13 +186,12 @@ fn render_amounts(line: &QueueLine) -> [Html; 3] {
     };
     for amount in line.amounts.iter().filter(is_reported).filter(|amount| amount.resource != "pods") {
         let name = amount.resource.as_str();
-        let limit = amount.capability.or(Some(amount.deserved).filter(|deserved| !deserved.is_zero()));
         used.raw("<div class=\"amount\">");
-        if let Some(limit) = limit {
-            let mark = (amount.deserved < limit).then(|| compute_fraction(amount.deserved, limit));
-            used.bar(compute_fraction(amount.used, limit), mark);
+        if let Some(full) = amount.capability.or(Some(amount.deserved).filter(|deserved| !deserved.is_zero())) {
+            let mark = (amount.deserved < full).then(|| compute_fraction(amount.deserved, full));
+            used.bar(compute_fraction(amount.used, full), mark);
         }
-        used.text(name).raw(" ").text(describe_amount(name, amount.used, limit)).raw("</div>");
+        used.text(name).raw(" ").text(describe_amount(name, amount.used, amount.capability)).raw("</div>");
         for (cell, quantity) in [(&mut deserved, amount.deserved), (&mut borrowed, amount.borrowed)] {
             if !quantity.is_zero() {
                 cell.raw("<div class=\"amount\">").text(name).raw(" ");

@@ -15,7 +15,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use caldera_core::gang::WorkloadRef;
+use caldera_core::{gang::WorkloadRef, text::count_noun};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -149,7 +149,10 @@ impl TakenStarts {
             Ok((answer, made)) => {
                 self.reported_by = Some(url.to_owned());
                 let lack = if answer.more > 0 {
-                    format!("the console tells the first {} starts of this namespace", answer.starts.len())
+                    format!(
+                        "the console tells the first {} of this namespace",
+                        count_noun(answer.starts.len(), "start")
+                    )
                 } else {
                     "the console tells no start of it: it was just submitted, or can not start as it is".to_owned()
                 };

@@ -72,7 +72,7 @@ fn check_line(observed: &Observed) -> Vec<(&'static str, bool)> {
                 && matches!((urgent.released, low.released), (Some(urgent), Some(low)) if urgent < low),
         ),
         ("low-priority and urgent-report completed", low.is_completed() && urgent.is_completed()),
-        ("no queue ever used more than its limit", rows.all(|(most, _, limit)| read(most) <= read(limit))),
+        ("no queue ever used more than its capability", rows.all(|(most, _, limit)| read(most) <= read(limit))),
         ("what the completed jobs held went back to queue research", is_empty("research")),
     ]
 }

@@ -11,6 +11,7 @@ mod report;
 mod screen;
 mod script;
 
+use caldera_core::text::count_noun;
 use std::{
     process::ExitCode,
     time::{Duration, Instant},
@@ -60,7 +61,10 @@ pub async fn run_demo(args: DemoArgs) -> anyhow::Result<ExitCode> {
     stack.controller_config_mut().member_lost_after = Some(LOST_AFTER);
     stack.kill(Component::Controller).await;
     stack.restart_component(Component::Controller).await?;
-    screen.print_line(&format!("a Karmada host and {} members, ready after {sandbox_ready:.1?}", fleet.members.len()));
+    screen.print_line(&format!(
+        "a Karmada host and {}, ready after {sandbox_ready:.1?}",
+        count_noun(fleet.members.len(), "member")
+    ));
     let viewer = fleet.host.client("demo", &WriteCounts::default())?;
     let mut demo = Demo::new(viewer, &fleet, screen, counts.clone(), &stop);
 

@@ -220,7 +220,14 @@ impl Summary {
 
     fn format_queues(&self) -> Table {
         let mut queues = Table::new();
-        queues.load_style(UTF8_BORDERS_ONLY).set_header(["QUEUE", "STATE", "RESOURCE", "USED", "MOST USED", "LIMIT"]);
+        queues.load_style(UTF8_BORDERS_ONLY).set_header([
+            "QUEUE",
+            "STATE",
+            "RESOURCE",
+            "USED",
+            "MOST USED",
+            "CAPABILITY",
+        ]);
         for queue in &self.queues {
             for (resource, limit) in &queue.limit {
                 let of = |column: &BTreeMap<String, String>| column.get(resource).cloned().unwrap_or_default();

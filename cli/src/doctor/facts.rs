@@ -16,6 +16,8 @@ use crate::objects::Visible;
 pub struct Facts {
     /// By the API server's clock.
     pub now: Timestamp,
+    /// The file that the asker named for the host; `None` for kubectl's own.
+    pub host_kubeconfig: Option<String>,
     /// Seconds that what is new may take to settle.
     pub grace: i64,
     /// Who runs what version.

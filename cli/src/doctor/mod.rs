@@ -8,6 +8,7 @@ pub mod facts;
 pub mod finding;
 pub mod gather;
 
+use caldera_core::text::count_noun;
 use std::{fmt::Write as _, process::ExitCode};
 
 use caldera_controller::settings;
@@ -55,6 +56,7 @@ pub async fn run_doctor(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let places = GatherOptions { lease_namespaces, probe_namespace, grace: args.grace, granted, karmada };
     let mut facts = gather::gather_facts(&client, &places).await?;
     facts.kubeconfigs = read_kubeconfigs(args.kubeconfig.as_deref(), args.dir.as_deref()).await?;
+    facts.host_kubeconfig = args.kubeconfig.map(|file| file.display().to_string());
     let report = make_report(facts.versions.clone(), find_faults(&facts));
     output::print_painted(args.output, &report, "RESULT", |wide| format_report(&report, wide))?;
     Ok(choose_exit_code(&report.findings, args.fail_on))
@@ -108,13 +110,12 @@ fn format_report(report: &DoctorReport, wide: bool) -> String {
     let count = |severity| report.findings.iter().filter(|finding| finding.severity == severity).count();
     let [errors, warnings, notes] = [Severity::Error, Severity::Warning, Severity::Note].map(count);
     let more = if notes > 0 && !wide { " (-o wide)" } else { "" };
-    let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     let _ = writeln!(
         text,
         "\n{}, {}, {}{more}",
-        plural(errors, "error"),
-        plural(warnings, "warning"),
-        plural(notes, "note")
+        count_noun(errors, "error"),
+        count_noun(warnings, "warning"),
+        count_noun(notes, "note")
     );
     text
 }

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::Context;
 use caldera_controller::explain::{MoveAnswer, explain_move, explain_refusals, find_binding};
-use caldera_core::{cluster_choice::ClusterChoice, gang::WorkloadRef};
+use caldera_core::{cluster_choice::ClusterChoice, gang::WorkloadRef, text::count_noun};
 use caldera_crds::{
     names::caldera::{CLUSTERS, EXCLUDE_CLUSTERS},
     workload::WorkloadKind,
@@ -137,8 +137,8 @@ fn judge_move(
 }
 
 fn describe_pods(pods: &BTreeMap<String, u64>) -> String {
-    let count = |pods: u64| if pods == 1 { "1 pod".to_owned() } else { format!("{pods} pods") };
-    let parts: Vec<String> = pods.iter().map(|(cluster, pods)| format!("{} in {cluster}", count(*pods))).collect();
+    let in_cluster = |(cluster, pods): (&String, &u64)| format!("{} in {cluster}", count_noun(*pods, "pod"));
+    let parts: Vec<String> = pods.iter().map(in_cluster).collect();
     parts.join(", ")
 }
 

@@ -24,6 +24,7 @@ use crate::{
     args::{JobAction, JobListArgs, JobOrder, WhyArgs, WhySubject},
     components,
     console_starts::{self, ConsoleSource, ViewGap},
+    cron_job::{self, CronJobView},
     events,
     expected_start::{self, ExpectedStart, Forecast},
     json_path::sort_rows,
@@ -56,6 +57,9 @@ pub async fn run_job(action: JobAction) -> anyhow::Result<ExitCode> {
 #[derive(Debug, Serialize)]
 struct Jobs {
     jobs: Vec<JobRow>,
+    /// What makes jobs when they are due.
+    #[serde(rename = "cronJobs", skip_serializing_if = "Vec::is_empty")]
+    cron_jobs: Vec<CronJobView>,
     /// Kinds that could not be seen.
     missing: Vec<Gap>,
 }
@@ -99,8 +103,11 @@ async fn read_page(
         None => String::new(),
     };
     sort_jobs(&mut rows, &args.sort_by)?;
-    let jobs = Jobs { jobs: rows, missing };
-    if jobs.jobs.is_empty() && matches!(args.output, ListOutput::Table | ListOutput::Wide) {
+    let is_all = args.queue.is_none() && args.state.is_none() && args.since.is_none() && args.selector.is_none();
+    let cron_jobs = if is_all { cron_job::list_cron_jobs(client, namespace).await? } else { Vec::new() };
+    let jobs = Jobs { jobs: rows, cron_jobs, missing };
+    if jobs.jobs.is_empty() && jobs.cron_jobs.is_empty() && matches!(args.output, ListOutput::Table | ListOutput::Wide)
+    {
         let place = if args.all_namespaces { "any namespace".to_owned() } else { format!("namespace {own}") };
         let gaps = output::format_gaps(&jobs.missing, args.output == ListOutput::Wide);
         eprint!("{}", output::escape_controls(&format!("no such jobs in {place}\n{gaps}")));
@@ -108,7 +115,9 @@ async fn read_page(
     }
     let names = jobs.jobs.iter().map(|row| format!("{}\n", row.job)).collect::<String>();
     let text = output::format_list(&args.output, &jobs, "STATE", &names, |wide| {
-        format_rows(&jobs.jobs, args, forecast.as_ref(), wide) + &notes + &output::format_gaps(&jobs.missing, wide)
+        let is_empty = jobs.jobs.is_empty();
+        let rows = if is_empty { String::new() } else { format_rows(&jobs.jobs, args, forecast.as_ref(), wide) };
+        rows + &notes + &format_cron_jobs(&jobs.cron_jobs) + &output::format_gaps(&jobs.missing, wide)
     })?;
     PrintedPage::new(text, &jobs)
 }
@@ -215,6 +224,13 @@ fn format_rows(rows: &[JobRow], args: &JobListArgs, forecast: Option<&Forecast>,
         Some(forecast) => format!("{table}{}\n", forecast.describe_uncertainty()),
         None => table,
     }
+}
+
+/// A line for each.
+fn format_cron_jobs(cron_jobs: &[CronJobView]) -> String {
+    let line = |one: &CronJobView| format!("{} {}/{} {}\n", one.kind, one.namespace, one.name, one.describe_next_run());
+    let lines: String = cron_jobs.iter().map(line).collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
 
 async fn describe_job(args: WhyArgs) -> anyhow::Result<ExitCode> {

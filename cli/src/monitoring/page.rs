@@ -29,14 +29,14 @@ pub(super) fn render_page() -> String {
             alert.severity,
             alert.lasts,
             alert.summary.replace("{{ $labels.", "").replace(" }}", ""),
-            alert.expression,
+            wrap_words(&alert.expression),
             wrap_words(alert.runbook)
         );
     }
     text
 }
 
-/// The words of a paragraph, in lines that fit the page.
+/// The words of a paragraph or an expression, in lines that fit the page.
 fn wrap_words(paragraph: &str) -> String {
     let (mut text, mut length) = (String::new(), 0);
     for word in paragraph.split(' ') {

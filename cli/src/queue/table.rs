@@ -8,9 +8,9 @@
 use std::fmt::Write as _;
 
 use caldera_controller::explain::{Amounts, QueueView, RunningLimit};
-use caldera_core::quantity::Quantity;
+use caldera_core::{quantity::Quantity, text::count_noun};
 
-use crate::output::{USED_LATELY, format_seen, format_table, format_with_history};
+use crate::output::{REAL_CAPABILITY, USED_LATELY, format_seen, format_table, format_with_history};
 
 /// Columns without which a table is as clear, where all their cells say nothing.
 const LEFT_OUT_IF_EMPTY: [&str; 4] = ["BLOCKED", "STARTING", "FAULTS", "STATE"];
@@ -24,6 +24,8 @@ pub(super) enum TableForm {
     Wide,
     /// The most important, in so many columns of a terminal; none where lines may be of any length.
     Within(Option<usize>),
+    /// All if they fit in so many, else the most important.
+    WideWithin(Option<usize>),
 }
 
 /// See the module; with the names indented by their place in the tree, if it is one.
@@ -33,13 +35,20 @@ pub(super) fn format_queues(queues: &[QueueView], tree: bool, form: TableForm) -
         let indent = if tree { queue.depth.saturating_sub(top) } else { 0 };
         format!("{}{}", "  ".repeat(indent), queue.name)
     };
+    let fits = |text: &str, width: Option<usize>| {
+        width.is_none_or(|width| text.lines().all(|line| line.chars().count() <= width))
+    };
+    let within = |width| {
+        let text = format_by_queue(queues, name);
+        if fits(&text, width) { text } else { format_narrow(queues, name) }
+    };
     let mut text = match form {
         TableForm::Wide => format_by_resource(queues, name),
-        TableForm::Within(width) => {
-            let text = format_by_queue(queues, name);
-            let fits = width.is_none_or(|width| text.lines().all(|line| line.chars().count() <= width));
-            if fits { text } else { format_narrow(queues, name) }
+        TableForm::WideWithin(width) => {
+            let text = format_by_resource(queues, name);
+            if fits(&text, width) { text } else { within(width) }
         }
+        TableForm::Within(width) => within(width),
     };
     for queue in queues {
         for RunningLimit { namespace, user, running, limit } in &queue.running_limits {
@@ -48,7 +57,8 @@ pub(super) fn format_queues(queues: &[QueueView], tree: bool, form: TableForm) -
                 (None, Some(user)) => format!(" of user {user}"),
                 (None, None) => String::new(),
             };
-            let _ = writeln!(text, "\n{}: {running} jobs{of} run of {limit} that may", queue.name);
+            let running = count_noun(*running, "job");
+            let _ = writeln!(text, "\n{}: {running}{of} running, {limit} at most", queue.name);
         }
         if let Some(order) = queue.tenant_order {
             let _ = writeln!(text, "\n{}: jobs go in order {order}", queue.name);
@@ -79,11 +89,12 @@ fn list_shown_amounts(queue: &QueueView) -> impl Iterator<Item = &Amounts> {
     })
 }
 
-/// `3/8`: used, of the limit. Nothing where nothing is used or limited.
-fn format_used(of: &Amounts) -> Option<String> {
+/// `3/8`: used, of the capability; of the root, which has none, of what the clusters have. Nothing where nothing is
+/// used or limited.
+fn format_used(queue: &QueueView, of: &Amounts) -> Option<String> {
     let used = format_seen(of.used, of.is_use_seen);
-    match of.capability.or(of.limit) {
-        Some(limit) => Some(format!("{used}/{}", limit.plain())),
+    match of.capability.or(of.real_capability.filter(|_| queue.parent.is_none())) {
+        Some(capability) => Some(format!("{used}/{}", capability.plain())),
         None => (!of.used.is_zero() || !of.is_use_seen).then_some(used),
     }
 }
@@ -92,11 +103,11 @@ fn format_not_zero(amount: Quantity, is_seen: bool) -> Option<String> {
     (!amount.is_zero() || !is_seen).then(|| format_seen(amount, is_seen))
 }
 
-fn format_deserved(of: &Amounts) -> Option<String> {
+fn format_deserved(_: &QueueView, of: &Amounts) -> Option<String> {
     format_not_zero(of.deserved, of.is_share_seen)
 }
 
-fn format_borrowed(of: &Amounts) -> Option<String> {
+fn format_borrowed(_: &QueueView, of: &Amounts) -> Option<String> {
     format_not_zero(of.borrowed, of.is_use_seen && of.is_share_seen)
 }
 
@@ -106,9 +117,9 @@ fn count_faults(queue: &QueueView) -> String {
 
 fn format_by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> String {
     let row = |queue: &QueueView| {
-        let list = |amount: fn(&Amounts) -> Option<String>| {
-            let all = list_shown_amounts(queue).filter_map(|of| Some(format!("{} {}", of.resource, amount(of)?)));
-            all.collect::<Vec<_>>().join(", ")
+        let list = |amount: fn(&QueueView, &Amounts) -> Option<String>| {
+            let of_resource = |of: &Amounts| Some(format!("{} {}", of.resource, amount(queue, of)?));
+            list_shown_amounts(queue).filter_map(of_resource).collect::<Vec<_>>().join(", ")
         };
         let [waiting, blocked, starting, running] = format_job_counts(queue);
         // A terminal that is too narrow cuts the end: short numbers are before long lists.
@@ -135,7 +146,7 @@ fn format_by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) ->
         "STARTING",
         "RUNNING",
         "FAULTS",
-        "USED/LIMIT",
+        "USED/CAPABILITY",
         "BORROWED",
         "DESERVED",
     ];
@@ -152,7 +163,7 @@ fn format_narrow(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> S
         let mut shown: Vec<[String; 4]> = list_shown_amounts(queue)
             .map(|of| {
                 let [used, deserved, borrowed] =
-                    [format_used, format_deserved, format_borrowed].map(|amount| amount(of).unwrap_or_default());
+                    [format_used, format_deserved, format_borrowed].map(|amount| amount(queue, of).unwrap_or_default());
                 [of.resource.to_string(), used, deserved, borrowed]
             })
             .collect();
@@ -169,7 +180,7 @@ fn format_narrow(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> S
     let header = [
         "QUEUE",
         "RESOURCE",
-        "USED/LIMIT",
+        "USED/CAPABILITY",
         "DESERVED",
         "BORROWED",
         "WAITING",
@@ -216,7 +227,7 @@ fn format_by_resource(queues: &[QueueView], name: impl Fn(&QueueView) -> String)
                 format_seen(of.deserved, of.is_share_seen),
                 format_seen(of.guarantee, of.is_share_seen),
                 some(of.capability),
-                some(of.limit),
+                some(of.real_capability),
                 format_seen(of.borrowed, of.is_use_seen && of.is_share_seen),
             ]
         });
@@ -242,7 +253,7 @@ fn format_by_resource(queues: &[QueueView], name: impl Fn(&QueueView) -> String)
         "DESERVED",
         "GUARANTEE",
         "CAPABILITY",
-        "LIMIT",
+        REAL_CAPABILITY,
         "BORROWED",
         "WAITING",
         "BLOCKED",
@@ -250,7 +261,7 @@ fn format_by_resource(queues: &[QueueView], name: impl Fn(&QueueView) -> String)
         "RUNNING",
     ];
     let half_life = queues.iter().flat_map(|queue| &queue.amounts).find_map(|of| Some(of.used_lately?.half_life));
-    format_with_history(&header, rows, half_life)
+    format_with_history(&header, rows, half_life, &[])
 }
 
 #[cfg(test)]
@@ -259,15 +270,15 @@ mod tests {
 
     use super::*;
 
-    fn amounts(resource: &str, used: &str, deserved: &str, limit: &str) -> Amounts {
-        let [used, deserved, limit] = [used, deserved, limit].map(|amount| amount.parse::<Quantity>().unwrap());
+    fn amounts(resource: &str, used: &str, deserved: &str, most: &str) -> Amounts {
+        let [used, deserved, most] = [used, deserved, most].map(|amount| amount.parse::<Quantity>().unwrap());
         Amounts {
             resource: resource.into(),
             used,
             deserved,
             guarantee: Quantity::ZERO,
             capability: None,
-            limit: Some(limit),
+            real_capability: Some(most),
             borrowed: used.saturating_sub(deserved).max(Quantity::ZERO),
             used_lately: None,
             is_use_seen: true,
@@ -312,14 +323,29 @@ mod tests {
         let text = format_queues(&fleet(), true, TableForm::Within(Some(80)));
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(words[0][..7], ["QUEUE", "RESOURCE", "USED/LIMIT", "DESERVED", "BORROWED", "WAITING", "RUNNING"]);
+        assert_eq!(
+            words[0][..7],
+            ["QUEUE", "RESOURCE", "USED/CAPABILITY", "DESERVED", "BORROWED", "WAITING", "RUNNING"]
+        );
         assert_eq!(words[1], ["root", "cpu", "72/80", "80", "-", "2", "3"]);
         assert_eq!(words[2], ["memory", "32Gi/320Gi", "320Gi", "-"]);
-        assert_eq!(words[4], ["night", "cpu", "60/80", "28", "32", "2", "3"]);
+        assert_eq!(words[4], ["night", "cpu", "60", "28", "32", "2", "3"]);
         assert_eq!(words[6], ["idle", "-", "-", "-", "-", "2", "3"]);
         assert!(!text.contains("ephemeral-storage"), "{text}");
         let wide = format_queues(&fleet(), true, TableForm::Within(Some(200)));
         assert!(wide.contains("cpu 72/80, memory 32Gi/320Gi, nvidia.com/gpu 14/16"), "{wide}");
+    }
+
+    /// Found by a user: at 80 columns `queue describe` was cut before the capability.
+    #[test]
+    fn one_queue_is_shown_with_all_columns_only_where_these_fit() {
+        let of = |width: usize| format_queues(&fleet(), false, TableForm::WideWithin(Some(width)));
+        assert!(of(300).contains(REAL_CAPABILITY) && !of(80).contains(REAL_CAPABILITY));
+        assert!(
+            of(80).contains("USED/CAPABILITY") && of(80).lines().all(|line| line.chars().count() <= 80),
+            "{}",
+            of(80)
+        );
     }
 
     #[test]
@@ -329,7 +355,7 @@ mod tests {
             let text = format_queues(queues, true, TableForm::Within(None));
             text.lines().next().unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
         };
-        let short = ["QUEUE", "STATE", "PRIORITY", "WAITING", "RUNNING", "USED/LIMIT", "BORROWED", "DESERVED"];
+        let short = ["QUEUE", "STATE", "PRIORITY", "WAITING", "RUNNING", "USED/CAPABILITY", "BORROWED", "DESERVED"];
         assert_eq!(header(&queues), short);
         queues[1].faults.push("deserves more than its parent".to_owned());
         queues[2].jobs.as_mut().unwrap().blocked = 1;
@@ -348,6 +374,7 @@ mod tests {
         let text = format_queues(&queues, true, TableForm::Within(None));
         assert!(text.contains("cpu ?/80") && !text.contains("cpu 0"), "{text}");
         let wide = format_queues(&queues, true, TableForm::Wide);
+        assert!(!wide.contains("LIMIT") && wide.contains("CAPABILITY  REAL CAPABILITY"), "{wide}");
         let cpu: Vec<&str> = wide.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(cpu[5..8], ["cpu", "?", "?"], "{wide}");
     }

@@ -210,7 +210,7 @@ fn draw_queues(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<
     let mut columns = vec![
         ("QUEUE", fit_column(area.width * 4 / 10, visible().map(name))),
         ("STATE", Constraint::Length(7)),
-        ("USED/LIMIT", Constraint::Length(bar + 14)),
+        ("USED/CAPABILITY", Constraint::Length(bar + 14)),
     ];
     if is_wide {
         columns.extend([("DESERVED", Constraint::Length(8)), ("BORROWED", Constraint::Length(8))]);
@@ -243,15 +243,15 @@ fn draw_queues(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<
     draw_part(area, buffer, part, visible().map(row));
 }
 
-/// Used of the capability; of what it deserves where it has none.
+/// Used of the capability, of the root of what the clusters have; a bar of what it deserves where it has none.
 fn draw_used(pen: Pen, bar: usize, resource: &str, amount: Option<&Amount>, fleet: Option<Quantity>) -> Line<'static> {
     let Some(amount) = amount else { return Line::default() };
     let deserved = Some(amount.deserved).filter(|deserved| !deserved.is_zero());
-    let limit = amount.capability.or(fleet).or(deserved);
-    let Some(limit) = limit else { return Line::from(format_amount(resource, amount.used)) };
-    let mark = deserved.filter(|deserved| *deserved < limit).map(|deserved| compute_fraction(deserved, limit));
-    let text = format!("{}/{}", format_amount(resource, amount.used), format_amount(resource, limit));
-    pen.draw_bar(bar, compute_fraction(amount.used, limit), mark, text)
+    let (used, capability) = (format_amount(resource, amount.used), amount.capability.or(fleet));
+    let text = capability.map_or_else(|| used.clone(), |most| format!("{used}/{}", format_amount(resource, most)));
+    let Some(full) = capability.or(deserved) else { return Line::from(text) };
+    let mark = deserved.filter(|deserved| *deserved < full).map(|deserved| compute_fraction(deserved, full));
+    pen.draw_bar(bar, compute_fraction(amount.used, full), mark, text)
 }
 
 fn draw_clusters(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_>, pen: Pen) {
@@ -300,7 +300,8 @@ fn draw_jobs(area: Rect, buffer: &mut Buffer, state: &TopState, shown: &Shown<'_
     if is_wide {
         columns.push(("QUEUE", fit_column(area.width / 6, visible().map(|job| escape_cell(job.queue())))));
     }
-    columns.extend([("STATE", Constraint::Length(9)), ("POS", Constraint::Length(9)), ("AGE", Constraint::Length(7))]);
+    let state_width = fit_column(12, visible().map(|job| job.state.word().to_owned()));
+    columns.extend([("STATE", state_width), ("POS", Constraint::Length(9)), ("AGE", Constraint::Length(7))]);
     if is_wide {
         columns.push(("PODS", Constraint::Length(9)));
     }

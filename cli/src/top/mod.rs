@@ -12,6 +12,7 @@ mod tests;
 use std::{io::IsTerminal as _, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
+use caldera_core::text::count_noun;
 use caldera_runtime::shutdown;
 use futures::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
@@ -99,7 +100,7 @@ async fn await_answers(mut changing: Changing<'_>) -> Vec<String> {
         }
     };
     if tokio::time::timeout(QUIT_TIMEOUT, all).await.is_err() {
-        said.push(format!("no answer to {} changes yet", changing.len()));
+        said.push(format!("no answer to {} yet", count_noun(changing.len(), "change")));
     }
     said
 }

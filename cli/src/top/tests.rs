@@ -322,7 +322,7 @@ async fn a_change_that_was_confirmed_ends_before_the_screen_does_or_five_seconds
     };
     let changing: Changing<'_> = [4, 60].map(answers_after).into_iter().collect();
     let began = tokio::time::Instant::now();
-    assert_eq!(await_answers(changing).await, ["held after 4 s", "no answer to 1 changes yet"]);
+    assert_eq!(await_answers(changing).await, ["held after 4 s", "no answer to 1 change yet"]);
     assert_eq!(began.elapsed().as_secs(), 5);
     assert!(await_answers(Changing::new()).await.is_empty());
 }

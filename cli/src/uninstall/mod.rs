@@ -7,6 +7,7 @@
 pub mod installed;
 pub mod plan;
 
+use caldera_core::text::count_noun;
 use std::{collections::BTreeSet, fmt::Write as _, process::ExitCode, time::Duration};
 
 use anyhow::Context;
@@ -54,9 +55,8 @@ pub async fn run_uninstall(args: UninstallArgs) -> anyhow::Result<ExitCode> {
     output::write_stdout(&describe_plan(&plan, &installed));
     if plan.is_refused {
         anyhow::bail!(
-            "{} jobs wait behind closed gates: with --open-gates they all start at once; else wait until they have run, \
-             or delete them",
-            plan.waiting.len()
+            "closed gates hold {} back: with --open-gates all start at once; else wait until all have run, or delete them",
+            count_noun(plan.waiting.len(), "job")
         );
     }
     if args.dry_run || plan.stages.is_empty() {
@@ -120,12 +120,8 @@ fn describe_end(left: &Plan) -> String {
                  components:  caldera manifests --deployments --image IMAGE | kubectl delete -f -\nIn members:  caldera \
                  manifests --member | kubectl delete -f -\n";
     } else {
-        let (jobs, they) = if left.kept.len() == 1 {
-            ("1 job runs".to_owned(), "it has")
-        } else {
-            (format!("{} jobs run", left.kept.len()), "they have")
-        };
-        let _ = writeln!(text, "{jobs} on; leave the webhook running, and uninstall again when {they} ended");
+        let jobs = count_noun(left.kept.len(), "job");
+        let _ = writeln!(text, "still running: {jobs}; leave the webhook running, and uninstall again after the end");
     }
     text
 }

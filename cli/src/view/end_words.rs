@@ -3,6 +3,7 @@
 //! Rule: its own words, by its kind: the state, the message and the restarts of a Volcano Job, the containers of a Pod,
 //! the true condition `Failed` of others. Each of these is one line, whatever a tenant wrote.
 
+use caldera_core::text::count_noun;
 use caldera_crds::workload::{WorkloadKind, read_max_retry};
 use serde_json::Value;
 
@@ -26,8 +27,9 @@ fn list_job_words(job: &Value) -> Vec<String> {
     let said = join_words(job, "/status/state/reason", "/status/state/message");
     let retries = job.pointer("/status/retryCount").and_then(Value::as_i64).unwrap_or(0);
     let most = read_max_retry(job);
-    let restarts =
-        (retries > 0).then(|| format!("its policies restarted it {retries} times, of {most} that its maxRetry allows"));
+    let restarts = (retries > 0).then(|| {
+        format!("its policies restarted it {}, of {most} that its maxRetry allows", count_noun(retries, "time"))
+    });
     [said].into_iter().chain(restarts).filter(|words| !words.is_empty()).collect()
 }
 

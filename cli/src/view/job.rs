@@ -133,16 +133,20 @@ impl<'a> JobView<'a> {
         self.job.group.as_ref().map_or(0, |group| group.failed)
     }
 
-    /// Pods that run, of those that must start together, or of all of a service; of what has ended, what became of its
-    /// pods.
+    /// Pods that run, of those that must start together, or of all of a service, and how many failed so far; of what
+    /// has ended, what became of its pods.
     #[must_use]
     pub fn describe_pods(&self) -> String {
         let replicas = self.job.workload.as_ref().and_then(|workload| workload.replicas);
         match (replicas.or(self.minimum()), self.state.is_over()) {
             (_, true) if self.failed() > 0 => format!("{} succeeded, {} failed", self.succeeded(), self.failed()),
             (_, true) => format!("{} succeeded", self.succeeded()),
-            (None, false) => self.running().to_string(),
-            (Some(wanted), false) => format!("{}/{wanted}", self.running()),
+            (wanted, false) => {
+                let wanted = wanted.map_or(String::new(), |wanted| format!("/{wanted}"));
+                let failed = Some(self.failed()).filter(|failed| *failed > 0);
+                let failed = failed.map_or(String::new(), |failed| format!(", {failed} failed so far"));
+                format!("{}{wanted}{failed}", self.running())
+            }
         }
     }
 
@@ -294,6 +298,8 @@ mod tests {
         assert_eq!(pods(&group), "9 succeeded, 1 failed");
         group["status"]["phase"] = "Running".into();
         group["status"]["running"] = 2.into();
+        assert_eq!(pods(&group), "2/3, 1 failed so far");
+        group["status"]["failed"] = 0.into();
         assert_eq!(pods(&group), "2/3");
     }
 

@@ -143,7 +143,7 @@ fn an_orphaned_binding(sandbox: &Sandbox) {
         body,
     };
     sandbox.wait(execute_write(&sandbox.host, &write(Body::Create(orphan)))).unwrap();
-    sandbox.doctor_finds("records", "error", "1 bindings are of workloads that are not there");
+    sandbox.doctor_finds("records", "error", "1 binding without a workload");
     sandbox.wait(execute_write(&sandbox.host, &write(Body::Delete { uid: None }))).unwrap();
     sandbox.is_healthy();
 }
@@ -194,5 +194,5 @@ fn a_record_that_can_not_be_read_and_rights_that_were_taken(sandbox: &Sandbox) {
         body: Body::JsonPatch(add),
     };
     sandbox.wait(execute_write(&sandbox.host, &write)).unwrap();
-    sandbox.doctor_finds("records", "error", "annotation caldera.dev/eviction of 1 bindings can not be read");
+    sandbox.doctor_finds("records", "error", "annotation caldera.dev/eviction of 1 binding can not be read");
 }

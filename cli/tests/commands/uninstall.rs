@@ -16,14 +16,14 @@ fn uninstall_leaves_no_gate_closed_and_nothing_of_ours_and_what_runs_runs_on() {
     let pods = running_pods(&sandbox);
     assert!(!pods.is_empty());
 
-    sandbox.fails(&["uninstall", "--yes"], "1 jobs wait behind closed gates");
+    sandbox.fails(&["uninstall", "--yes"], "closed gates hold 1 job back");
     sandbox.fails(&["uninstall", "--open-gates"], "there is nobody to ask");
     let planned = sandbox.succeeds(&["uninstall", "--open-gates", "--dry-run"]);
     assert!(planned.contains("patch resourcebindings.work.karmada.io default/low-priority-job"), "{planned}");
     assert!(sandbox.get(&mutating(), None, OURS).is_some());
 
     let said = sandbox.succeeds(&["uninstall", "--open-gates", "--yes"]);
-    assert!(said.contains("no gate is closed") && said.contains("1 job runs on"), "{said}");
+    assert!(said.contains("no gate is closed") && said.contains("still running: 1 job;"), "{said}");
     for name in ["low-priority-job", "web-deployment"] {
         let binding = sandbox.binding(name);
         assert!(!binding["metadata"]["annotations"].to_string().contains("caldera.dev"), "{binding:#}");

@@ -20,6 +20,7 @@ use caldera_core::{
     gang::{ClusterName, WorkloadRef},
     queue::{UnknownStart, ledger::AdmissionStage},
     reason::Reason,
+    text::count_noun,
     time::EpochSeconds,
 };
 use caldera_runtime::clock::format_time;
@@ -218,7 +219,7 @@ fn start_explanation(controller: &Controller, reference: WorkloadRef, workload: 
         pods: Pods {
             running: workload.map_or(0, Workload::count_running_pods),
             succeeded: progress.succeeded,
-            failed: progress.failed,
+            failed: progress.failed.max(group.map_or(0, |group| group.status.failed.max(0).unsigned_abs())),
         },
         pod_group: group.map(|group| PodGroupReason {
             phase: group.status.phase.clone(),
@@ -256,7 +257,7 @@ impl Answer {
 
     fn from_waiting(reason: &Reason) -> Self {
         let verdict = match reason {
-            Reason::ExceedsLimit { .. } | Reason::NeverFits { .. } => Verdict::CanNeverStart,
+            reason if Reason::is_never_token(reason.token()) => Verdict::CanNeverStart,
             Reason::Deleting => Verdict::Blocked,
             reason if reason.needs_user_action() => Verdict::Blocked,
             _ => Verdict::Waiting,
@@ -329,7 +330,7 @@ fn read_pod_group_reason(controller: &Controller, workload: Option<&Workload>) -
         return Answer { verdict: Verdict::Waiting, token: "Waiting".to_owned(), sentence: sentence.to_owned() };
     };
     let verdict = match status.reason.as_str() {
-        "ExceedsCapability" | "ExceedsFleet" | "NeverFits" => Verdict::CanNeverStart,
+        token if Reason::is_never_token(token) => Verdict::CanNeverStart,
         "QueueNotFound"
         | "QueueNotOpen"
         | "QueueMisconfigured"
@@ -413,7 +414,7 @@ fn describe_evictions_for(controller: &Controller, id: &str, now: Timestamp) -> 
         .map(|eviction| eviction.until)
         .collect();
     let until = format_second(*ours.iter().max()?)?;
-    let jobs = if ours.len() == 1 { "1 job was".to_owned() } else { format!("{} jobs were", ours.len()) };
+    let jobs = count_noun(ours.len(), "job");
     Some(format!("{jobs} evicted for it; the capacity is held for it until {until}"))
 }
 

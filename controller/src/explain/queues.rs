@@ -1,6 +1,7 @@
 //! Queues with amounts, faults and job counts, and the jobs that wait in a queue, as values to print.
 //!
-//! Rule: a job counts in its queue and in every queue above it. A job that somebody must change counts as blocked.
+//! Rule: a job counts in its queue and in every queue above it. A job that somebody must change counts as blocked, and
+//! has no position.
 //! Without a view of all objects the usage that the controller last wrote is shown, and no counts or lists of jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,10 +49,9 @@ pub struct Amounts {
     /// As its object says; `None` where it says nothing.
     #[serde(serialize_with = "write_known_amount")]
     pub capability: Option<Quantity>,
-    /// The most it can have now: its capability, what is above it, what others' guarantees leave. `None` if the
-    /// clusters can not be seen.
+    /// What of it the queues above, others' guarantees and the clusters leave; `None` if the clusters can not be seen.
     #[serde(serialize_with = "write_known_amount")]
-    pub limit: Option<Quantity>,
+    pub real_capability: Option<Quantity>,
     /// Used beyond what it deserves.
     #[serde(serialize_with = "write_amount")]
     pub borrowed: Quantity,
@@ -315,7 +315,7 @@ pub(crate) fn list_amounts(controller: &Controller, name: &QueueName, only: Opti
             guarantee: of(&has.guarantee),
             capability: facts.and_then(|facts| facts.spec.capability.get(name.as_str())),
             // Where no queue says how much of a card model there is at most, nobody does.
-            limit: (!hidden.contains(&ObjectKind::Clusters) && (!name.is_card() || !of(&has.real).is_zero()))
+            real_capability: (!hidden.contains(&ObjectKind::Clusters) && (!name.is_card() || !of(&has.real).is_zero()))
                 .then(|| of(&has.real)),
             borrowed: if reported { borrowed } else { of(&has.borrowed) },
             used_lately: used_lately(name),
@@ -372,16 +372,17 @@ pub(super) fn list_path(controller: &Controller, queue: &QueueName, asked: Optio
     controller.objects.queue_path(queue).into_iter().rev().map(step).collect()
 }
 
-/// The first jobs of a queue's line, then those of its jobs that are not in line; empty if they can not be seen.
+/// The first jobs of a queue's line, as many that can never start, then those that are not in line for another reason;
+/// empty if they can not be seen.
 #[must_use]
 pub fn list_waiting_jobs(controller: &Controller, queue: &QueueName, first: usize) -> Vec<InLine> {
     if !controller.is_complete() {
         return Vec::new();
     }
-    let mut jobs: Vec<InLine> = list_positions(controller, queue)
-        .take(first)
-        .filter_map(|(id, at)| describe_pending(controller, id, at))
-        .collect();
+    let (in_line, never): (Vec<_>, Vec<_>) =
+        list_positions(controller, queue).partition(|(id, _)| !controller.jobs.engine.is_unsatisfiable(id.as_str()));
+    let listed = in_line.into_iter().take(first).chain(never.into_iter().take(first));
+    let mut jobs: Vec<InLine> = listed.filter_map(|(id, at)| describe_pending(controller, id, at)).collect();
     for (key, state) in &controller.jobs.states {
         let (JobPhase::Blocked(reason), Some(binding)) = (&state.phase, controller.objects.bindings.get(key)) else {
             continue;
@@ -409,6 +410,7 @@ pub(super) fn list_ahead(controller: &Controller, id: &str, most: usize) -> (Opt
     let place = list_positions(controller, queue).find(|(other, _)| other.as_str() == id).map(|(_, position)| position);
     let before = place.map_or(0, |position| position.place.saturating_sub(1)).min(most);
     let ahead = list_positions(controller, queue)
+        .filter(|(other, _)| !controller.jobs.engine.is_unsatisfiable(other.as_str()))
         .take(before)
         .filter_map(|(other, at)| describe_pending(controller, other, at))
         .collect();
@@ -417,7 +419,7 @@ pub(super) fn list_ahead(controller: &Controller, id: &str, most: usize) -> (Opt
 
 fn describe_pending(controller: &Controller, id: &JobId, position: Position) -> Option<InLine> {
     let reason = controller.jobs.engine.explain_pending_at(id.as_str(), position)?;
-    describe_waiting(controller, id, Some(position.place), &reason)
+    describe_waiting(controller, id, (!reason.is_unsatisfiable()).then_some(position.place), &reason)
 }
 
 fn sum_minimums(unit: &[Part]) -> Resources {

@@ -112,7 +112,7 @@ pub struct PodGroupStatus {
     pub running: i32,
     /// Pods.
     pub succeeded: i32,
-    /// Pods.
+    /// The most pods that had failed at once so far.
     pub failed: i32,
 }
 

@@ -27,6 +27,21 @@ fn runs(world: &mut World, job: &str, pods: u32) {
     world.phase(job, "Running");
 }
 
+/// Found by a user: the number of failed pods was gone once the job restarted.
+#[test]
+fn pods_that_failed_are_told_to_the_end_though_the_members_forget_them() {
+    let mut world = begin();
+    runs(&mut world, "a", 3);
+    for (failed, told) in [(1, 1), (0, 1), (2, 2), (0, 2)] {
+        world.patch("Job", "a", &json!({"status": {"failed": failed}}));
+        world.pass(60);
+        assert_eq!(world.group("a")["status"]["failed"], told, "{failed}");
+    }
+    world.phase("a", "Completed");
+    world.pass(60);
+    assert_eq!(world.group("a")["status"]["failed"], 2);
+}
+
 /// What is written now, as it is read again: the history, and how long jobs ran.
 fn save_all(world: &mut World) -> (JobHistory, Option<PastRuns>) {
     let (mut read, mut past) = (JobHistory::default(), None);

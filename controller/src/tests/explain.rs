@@ -75,12 +75,12 @@ fn a_waiting_job_is_explained_with_its_path_its_place_and_those_ahead() {
     assert_eq!(
         c["path"][2]["amounts"][0],
         json!({
-            "resource": "cpu", "used": "8", "deserved": "4", "guarantee": "0", "capability": "10", "limit": "10",
-            "borrowed": "4",
+            "resource": "cpu", "used": "8", "deserved": "4", "guarantee": "0", "capability": "10",
+            "realCapability": "10", "borrowed": "4",
         })
     );
-    assert_eq!(c["path"][1]["amounts"][0]["limit"], "20");
-    assert_eq!(c["path"][0]["amounts"][0]["limit"], "100");
+    assert_eq!(c["path"][1]["amounts"][0]["realCapability"], "20");
+    assert_eq!(c["path"][0]["amounts"][0]["realCapability"], "100");
     assert_eq!(c["asks"]["minimum"], json!({"cpu": "3", "pods": "3"}));
     assert_eq!(c["clusters"][0]["name"], "m1");
     assert_eq!(c["clusters"][0]["fit"], 3);
@@ -108,6 +108,9 @@ fn what_can_never_start_is_another_verdict_than_waiting() {
     world.queue("wide", &json!({}));
     world.job("huge", "wide", 101);
     world.job("lost", "nowhere", 1);
+    world.job("runs", "q", 8);
+    world.settle();
+    world.job("next", "q", 4);
     world.settle();
     let mut controller = listed(&world);
     for (name, verdict, token) in [
@@ -117,10 +120,14 @@ fn what_can_never_start_is_another_verdict_than_waiting() {
     ] {
         let seen = of(&mut controller, &world, name);
         assert_eq!((seen.verdict, seen.token.as_str()), (verdict, token));
-        assert_eq!(seen.eta, None, "{name}");
+        assert_eq!((seen.eta, seen.position), (None, None), "{name}");
     }
     let lost = of(&mut controller, &world, "lost");
     assert_eq!(lost.path.last().map(|step| step.state), Some("Missing"));
+    let next = of(&mut controller, &world, "next");
+    assert_eq!((next.position, next.of, next.ahead.len()), (Some(1), Some(1), 0), "it is behind nobody");
+    let line = list_waiting_jobs(&controller, &"q".into(), 5);
+    assert_eq!(line.iter().map(|job| job.position).collect::<Vec<_>>(), [Some(1), None]);
 }
 
 #[test]
@@ -176,7 +183,7 @@ fn only_the_reason_on_a_podgroup_says_that_a_reservation_holds_its_job_back() {
         (a.verdict, a.token)
     };
     let may_start = (Verdict::MayStart, "Waiting".to_owned());
-    assert_eq!(seen("InsufficientCapacity", "1 clusters are reserved for a job that ranks before it"), may_start);
+    assert_eq!(seen("InsufficientCapacity", "1 cluster reserved for a job that ranks before it"), may_start);
     for reason in ["ClustersReserved", "BlockedByReservation"] {
         assert_eq!(seen(reason, "held back"), (Verdict::Waiting, reason.to_owned()));
     }
@@ -211,7 +218,7 @@ fn who_was_evicted_and_for_whom_is_told_on_both_sides() {
     let mut controller = listed(&world);
     let claimant = of(&mut controller, &world, "claimant");
     assert_eq!(claimant.verdict, Verdict::Waiting);
-    assert!(claimant.notes[0].starts_with("1 job was evicted for it; "), "{:?}", claimant.notes);
+    assert!(claimant.notes[0].starts_with("1 job evicted for it; "), "{:?}", claimant.notes);
     let victim = of(&mut controller, &world, "victim");
     assert_eq!((victim.verdict, victim.token.as_str()), (Verdict::Waiting, "Preempted"));
     assert!(victim.sentence.contains("by right") && victim.position.is_none() && victim.eta.is_none());
@@ -285,7 +292,7 @@ fn who_sees_only_a_part_is_told_what_the_controller_wrote_and_no_names() {
     list_into(&mut controller, &world, ObjectKind::Queues);
     let b = json_of(&of(&mut controller, &world, "b"));
     assert_eq!(b["path"][1]["amounts"][0]["used"], "8");
-    assert_eq!(b["path"][1]["amounts"][0]["limit"], Value::Null);
+    assert_eq!(b["path"][1]["amounts"][0]["realCapability"], Value::Null);
     let views = list_queues(&controller);
     assert!(views.iter().all(|view| view.jobs.is_none()));
     assert!(list_waiting_jobs(&controller, &"q".into(), 10).is_empty());

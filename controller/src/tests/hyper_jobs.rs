@@ -270,7 +270,7 @@ fn running_says_whether_enough_jobs_run() {
     world.settle();
     assert_eq!(says(&world, "Running"), ("True".to_owned(), "EnoughRun".to_owned()));
     let message = condition(&world, "Running")["message"].as_str().unwrap();
-    assert_eq!(message, "of 3 jobs 2 run, 0 are completed and 0 failed; 2 are needed");
+    assert_eq!(message, "of 3 jobs 2 running, 0 completed, 0 failed; 2 needed");
     let b = &world.get("HyperJob", "h")["status"]["replicatedJobsStatus"][1];
     assert_eq!((&b["running"], &b["pending"], &b["failed"]), (&json!(1), &json!(1), &json!(0)));
 }
@@ -325,7 +325,7 @@ fn jobs_are_created_once_all_are_made() {
     let Some(Body::MergePatch(patch)) = first else { panic!("{:?}", world.writes) };
     let reported = &patch["status"]["conditions"][0];
     assert_eq!((&reported["type"], &reported["status"]), (&json!("JobsCreated"), &json!("False")), "{patch}");
-    assert_eq!(reported["message"], "0 of 3 jobs are made");
+    assert_eq!(reported["message"], "0 of 3 jobs made");
     assert_eq!(says(&world, "JobsCreated"), ("True".into(), "Created".into()));
 }
 

@@ -118,7 +118,7 @@ fn two_hyper_jobs_never_hold_half_of_each_other() {
     assert_eq!(admitted, [true, true, false, false]);
     let (reason, message) = world.says("g-a-1");
     assert_eq!(reason, "InsufficientCapacity");
-    assert!(message.contains("of 2 jobs that start together 1 find a place"), "{message}");
+    assert!(message.contains("there is room for 1 of 2 jobs that start together"), "{message}");
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn lent_capacity_comes_back_and_who_gave_it_goes_back_in_line_with_its_age_defec
         reported(&world, "Reclaimed"),
         ["young: queue a reclaims what it deserves: queue b used cpu 8 and deserves 4; it waits again with its age"]
     );
-    assert_eq!(reported(&world, "PreemptionSucceeded"), ["mine: one job is evicted for it: cpu 4, pods 4 come free"]);
+    assert_eq!(reported(&world, "PreemptionSucceeded"), ["mine: 1 job evicted for it: cpu 4, pods 4 come free"]);
     // Its claimant has started, and its copies are gone: it waits like anybody, and starts when there is room.
     lose_copies(&mut world, "young");
     world.pass(10);

@@ -109,6 +109,27 @@ fn what_a_queue_deserves_by_weight_is_noted_and_not_again_for_what_it_uses() {
     assert_eq!(notes_written(&world), before);
 }
 
+/// Found by a user: what `caldera top` said a queue deserves was minutes old.
+#[test]
+fn what_a_queue_deserves_is_noted_in_half_a_minute_where_it_changed_by_a_tenth() {
+    let mut world = World::new(10);
+    world.queue("q", &json!({"weight": 1}));
+    world.queue("default", &json!({"weight": 1}));
+    world.pass(5);
+    assert_eq!(note(&world, "q")["deserved"]["cpu"], "50");
+    world.queue("q", &json!({"weight": 4}));
+    world.pass(30);
+    assert_eq!(note(&world, "q")["deserved"]["cpu"], "80");
+    assert_eq!(note(&world, "default")["deserved"]["cpu"], "20");
+    // From what the annotation says to what the spec says, too.
+    world.queue("q", &json!({"deserved": {"cpu": "70"}}));
+    world.pass(30);
+    assert_eq!(note(&world, "q"), Value::Null);
+    let before = notes_written(&world);
+    world.pass(600);
+    assert_eq!(notes_written(&world), before);
+}
+
 #[test]
 fn a_circle_and_a_parent_that_is_not_there_are_told_on_the_queue() {
     let mut world = World::new(10);
@@ -127,7 +148,7 @@ fn a_circle_and_a_parent_that_is_not_there_are_told_on_the_queue() {
 }
 
 #[test]
-fn many_queues_are_noted_ten_in_a_second_and_amounts_alone_every_five_minutes() {
+fn many_queues_are_noted_ten_in_a_second_and_amounts_that_changed_slightly_every_five_minutes() {
     let mut world = World::new(10);
     for i in 0..60 {
         world.queue(&format!("q{i}"), &json!({"weight": 1}));
@@ -137,14 +158,18 @@ fn many_queues_are_noted_ten_in_a_second_and_amounts_alone_every_five_minutes() 
     assert!((1..=20).contains(&first), "{first}");
     world.pass(10);
     assert_eq!(notes_written(&world), 62);
-    // The fleet grows again and again, in the end to two cpus for each queue.
-    for cpus in 85..=124 {
+    // The fleet grows again and again, in the end by less than a tenth.
+    for cpus in 101..=109 {
         world.cluster("m1", &cpus.to_string());
-        world.pass(1);
+        world.pass(4);
     }
     assert_eq!(notes_written(&world), 62);
     world.pass(300);
     assert_eq!(notes_written(&world), 2 * 62);
+    // By more: to two cpus for each queue.
+    world.cluster("m1", "124");
+    world.pass(10);
+    assert_eq!(notes_written(&world), 3 * 62);
     let cpus: Vec<Value> = (0..60).map(|i| note(&world, &format!("q{i}"))["deserved"]["cpu"].clone()).collect();
     assert!(cpus.iter().all(|cpu| *cpu == "2"), "{cpus:?}");
     let before = world.writes.len();

@@ -22,7 +22,7 @@ fn as_many_jobs_run_as_the_queue_allows_also_after_a_restart() {
         world.says("b"),
         (
             "WaitingForRunningJobs".into(),
-            "waits in queue q, position 1 of 1: 1 jobs run in queue q and those below it, and 1 are the most".into()
+            "waits in queue q, position 1 of 1: 1 job running in queue q and those below it, 1 at most".into()
         )
     );
     world.restart();
@@ -45,7 +45,7 @@ fn a_limit_of_a_namespace_s_jobs_counts_those_that_run_when_it_is_set() {
     world.job("b", "leaf", 1);
     assert!(world.pass(5).is_empty());
     let (_, message) = world.says("b");
-    assert!(message.contains("1 jobs of namespace ns run in queue top and those below it"), "{message}");
+    assert!(message.contains("1 job of namespace ns running in queue top and those below it"), "{message}");
     // Under another queue nobody counts them.
     world.patch("Queue", "leaf", &json!({"spec": {"parent": "root"}}));
     assert_eq!(world.pass(5), ["b-job"]);

@@ -27,6 +27,7 @@ use crate::{
     resources::Resources,
     run_limit::RunTime,
     split::{most_of_each_task, subtract_assumed_that_fit},
+    text::count_noun,
 };
 
 /// Delays that are tried one after another, from the first that is long enough, before the longest is put up with: each
@@ -68,7 +69,7 @@ pub struct AwaitedNodes {
 impl fmt::Display for AwaitedNodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cluster, group, nodes, delay } = self;
-        let more = if *nodes == 1 { "1 more node".to_owned() } else { format!("{nodes} more nodes") };
+        let more = count_noun(*nodes, "more node");
         write!(f, "waits for {more} of group {group} in {cluster}, about {}", RunTime(*delay))
     }
 }

@@ -9,7 +9,7 @@ use std::{
     fmt::{Display, Write as _},
 };
 
-use crate::text::{MOST_NAMED, name_some};
+use crate::text::{MOST_NAMED, count_noun, name_some};
 
 /// A workload affinity group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,8 +78,8 @@ impl Display for Peers {
             let separator = if text.is_empty() { "" } else { "; " };
             let _ = write!(text, "{separator}{cluster} has {name} of its anti-affinity group");
         }
-        if self.names.1.len() > MOST_NAMED {
-            let _ = write!(text, " and {} more clusters have others", self.names.1.len() - MOST_NAMED);
+        if let more @ 1.. = self.names.1.len().saturating_sub(MOST_NAMED) {
+            let _ = write!(text, " and others are in {}", count_noun(more, "more cluster"));
         }
         f.write_str(&text)
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Bound, Position, QueueProblem, Reason, RequeueCause};
-use crate::{resources::ResourceName, run_limit::RunTime};
+use crate::{resources::ResourceName, run_limit::RunTime, text::count_noun};
 
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -144,12 +144,13 @@ impl fmt::Display for Reason {
                 let of = tenant.as_ref().map_or(String::new(), |tenant| format!(" of {tenant}"));
                 let kept = match kept {
                     0 => String::new(),
-                    kept => format!(", {kept} more are reserved for jobs that rank before it and have waited long"),
+                    kept => format!(", {kept} more reserved for those that rank before it and have waited long"),
                 };
+                let running = count_noun(*running, "job");
                 write!(
                     f,
-                    "waits in queue {queue}, {position}: {running} jobs{of} run in queue {by} and those below it{kept}, and \
-                     {limit} are the most"
+                    "waits in queue {queue}, {position}: {running}{of} running in queue {by} and those below it{kept}, \
+                     {limit} at most"
                 )
             }
             Self::Evicted { queue, cause: _, detail } => write!(

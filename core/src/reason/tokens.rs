@@ -97,6 +97,12 @@ impl Reason {
         "NotReleased",
     ];
 
+    /// Whether it asks for more than its queue or its clusters have, by the token on its PodGroup.
+    #[must_use]
+    pub fn is_never_token(token: &str) -> bool {
+        ["ExceedsCapability", "ExceedsFleet", "NeverFits"].contains(&token)
+    }
+
     /// Whether it can not be admitted until somebody changes something, by the token on its PodGroup.
     #[must_use]
     pub fn is_unsatisfiable_token(token: &str) -> bool {

@@ -13,6 +13,7 @@ use super::{minimums::divide_minimums, sum_pods};
 use crate::{
     gang::{ClusterName, Gang, Task},
     plan::Plan,
+    text::count_noun,
     webster::Tie,
 };
 
@@ -20,7 +21,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CountsRefusal {
     /// Not all of its pods, or more.
-    #[error("its clusters were given {given} pods, and the job has {wanted}")]
+    #[error("its clusters were given {}, and the job has {wanted}", count_noun(*.given, "pod"))]
     Number {
         /// In all clusters.
         given: u64,
@@ -34,8 +35,13 @@ pub enum CountsRefusal {
     #[error("its copies say of the whole job what nobody can change: none of them may grow or shrink alone")]
     Rigid,
     /// A partition would be cut.
-    #[error("the {0} pods of cluster {1} can not be made of whole partitions")]
-    Partition(u32, ClusterName),
+    #[error("the {} of cluster {cluster} can not be made of whole partitions", count_noun(*.pods, "pod"))]
+    Partition {
+        /// That it was given.
+        pods: u32,
+        /// Which.
+        cluster: ClusterName,
+    },
     /// A partitioned task would be resized in a copy that is there.
     #[error("its partitioned tasks can not be resized in cluster {0}, where they are")]
     PartitionedCopy(ClusterName),
@@ -104,7 +110,7 @@ pub fn plan_given_counts(
             return Err(CountsRefusal::PartitionedCopy((*name).clone()));
         }
         if differs {
-            return Err(CountsRefusal::Partition(*most, (*name).clone()));
+            return Err(CountsRefusal::Partition { pods: *most, cluster: (*name).clone() });
         }
     }
     Ok(divide_minimums(gang, &names, &pods, previous, Tie::default()))

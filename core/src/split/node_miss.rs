@@ -14,7 +14,7 @@ use crate::{
     gang::{ClusterName, NodeClaim, NodeTerm, Operator, Requirement, Taint},
     inventory::{NodeRef, NodeShape},
     node_affinity::NODE_NAME_FIELD,
-    text::name_some,
+    text::{count_noun, name_some},
 };
 
 /// Taints that are named, each of one cluster.
@@ -115,10 +115,9 @@ fn describe_requirement(one: &Requirement) -> String {
 
 impl fmt::Display for NodeMiss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nodes = |nodes: usize| if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") };
         for (at, (taint, cluster, count)) in self.taints.iter().enumerate() {
             let before = if at == 0 { ": " } else { ", " };
-            write!(f, "{before}taint {taint} keeps {} of {cluster} out", nodes(*count))?;
+            write!(f, "{before}taint {taint} keeps {} of {cluster} out", count_noun(*count, "node"))?;
         }
         if self.more_taints > 0 {
             write!(f, " and {} more", self.more_taints)?;
@@ -126,7 +125,7 @@ impl fmt::Display for NodeMiss {
         let Some((missing, cluster, count)) = &self.closest else { return Ok(()) };
         let before = if self.taints.is_empty() { ": " } else { ", " };
         let lack = if *count == 1 { "lacks" } else { "lack" };
-        write!(f, "{before}{} of {cluster} {lack} {}", nodes(*count), name_some(missing))
+        write!(f, "{before}{} of {cluster} {lack} {}", count_noun(*count, "node"), name_some(missing))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     gang::{ClusterName, TaskName, Topology},
     quantity::Quantity,
     resources::ResourceName,
-    text::name_some,
+    text::{count_noun, name_some},
 };
 
 /// Why a gang can not be placed now.
@@ -321,27 +321,23 @@ fn find_group_for_most_pods(search: &SplitSearch<'_>, want: &[u32]) -> Option<(u
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = |n: usize| if n == 1 { "" } else { "s" };
-        write!(f, "needs {} pod{} at once", self.needed, if self.needed == 1 { "" } else { "s" })?;
+        write!(f, "needs {} at once", count_noun(self.needed, "pod"))?;
         if self.everywhere {
             write!(f, " in every selected cluster")?;
         }
-        write!(f, "; {} fit now in {} cluster{}", self.placeable, self.clusters, plural(self.clusters))?;
+        write!(f, "; {} fit now in {}", self.placeable, count_noun(self.clusters, "cluster"))?;
         match (self.most_clusters, &self.one_cluster) {
             (Some(_), Some(why)) => write!(f, " (all must be in one: {why})")?,
             (Some(most), None) => write!(f, " (at most {most} together)")?,
             _ => {}
         }
         if let Some(domain) = &self.domain {
-            let (candidates, wanted) = (domain.candidates, &domain.wanted);
-            match domain.groups {
-                0 => write!(f, "; of {candidates} domains of {wanted} none holds it")?,
-                groups => write!(
-                    f,
-                    "; of {candidates} domains and {groups} group{} of close clusters of {wanted} none holds it",
-                    plural(groups)
-                )?,
-            }
+            let (candidates, wanted) = (count_noun(domain.candidates, "domain"), &domain.wanted);
+            let groups = match domain.groups {
+                0 => String::new(),
+                groups => format!(" and {} of close clusters", count_noun(groups, "group")),
+            };
+            write!(f, "; of {candidates}{groups} of {wanted} none holds it")?;
         }
         match (&self.best, self.domain.as_ref().and_then(|domain| domain.best.as_ref())) {
             (Some((cluster, pods)), Some(domain)) => write!(f, "; best domain {domain} of {cluster} takes {pods}")?,
@@ -358,7 +354,8 @@ impl fmt::Display for Shortage {
                 Lack::Apart { most, nodes } => write!(f, ", a node takes {most} at most and {nodes} match")?,
                 Lack::Partition { size, wanted, most } => write!(
                     f,
-                    ", each partition of {size} must be in one domain of {wanted} and the roomiest takes {most} pods"
+                    ", each partition of {size} must be in one domain of {wanted} and the roomiest takes {}",
+                    count_noun(*most, "pod")
                 )?,
                 Lack::Resource { name, each, largest: Some((most, cluster)), .. } => {
                     let (each, most) = (each.plain(), most.plain());

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use caldera_core::gang::Gang;
+use caldera_core::{gang::Gang, text::count_noun};
 use serde_json::Value;
 
 use super::{ReplicatedJobView, build_job, list_replicated_jobs, name_child};
@@ -156,8 +156,8 @@ fn list_refusals_outside_templates(hyper_job: &Value) -> Vec<String> {
     match spec["minAvailable"].as_i64() {
         Some(least) if least < 0 => refusals.push(format!("spec.minAvailable: {least} is below 0")),
         Some(least) if least > children => {
-            refusals
-                .push(format!("spec.minAvailable: {least} is more than the {children} jobs of all replicated jobs"));
+            let children = count_noun(children, "job");
+            refusals.push(format!("spec.minAvailable: {least} is more than the {children} of all replicated jobs"));
         }
         _ => {}
     }

@@ -87,7 +87,7 @@ fn every_refusal_names_field_value_and_limit() {
 fn a_template_is_checked_as_volcano_checks_the_job() {
     let mut wrong = two();
     wrong["spec"]["replicatedJobs"][1]["templateSpec"]["minAvailable"] = 9.into();
-    is_refused(&wrong, "spec.replicatedJobs[1].templateSpec.minAvailable: 9 is more than the 1 replicas of all tasks");
+    is_refused(&wrong, "spec.replicatedJobs[1].templateSpec.minAvailable: 9 is more than the 1 replica of all tasks");
     // Names of pods and jobs are labels: 63 characters.
     let mut long = two();
     long["metadata"]["name"] = "h".repeat(60).into();

@@ -6,6 +6,7 @@
 //! whose name is a duplicate, and nothing more once [`MOST_REFUSALS`] are found before a task. Of the volumes only the
 //! first fault is told.
 
+use caldera_core::text::count_noun;
 use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Map, Value};
@@ -65,7 +66,7 @@ pub fn list_creation_refusals(job: &Value) -> Vec<Refusal> {
         refusals.push(Refusal::new(
             "spec.minAvailable",
             "job 'minAvailable' should not be greater than total replicas in tasks",
-            format!("{minimum} is more than the {replicas} replicas of all tasks"),
+            format!("{minimum} is more than the {} of all tasks", count_noun(replicas, "replica")),
         ));
     }
     refusals.extend(check_policies(spec.get("policies"), "spec.policies", || "spec.policies".to_owned()));
@@ -132,12 +133,16 @@ pub(super) fn check_replicas_and_minimum(
             refusals.push(Refusal::new(field(), text(1), format!("{minimum} is below 0")));
         }
         Some(minimum) if minimum > replicas => {
-            let why = format!("{minimum} is more than the task's {replicas} replicas");
+            let why = format!("{minimum} is more than the task's {}", count_noun(replicas, "replica"));
             refusals.push(Refusal::new(field(), text(2), why));
         }
         _ => {}
     }
     refusals
+}
+
+fn describe_partitions(number: i64, size: i64) -> String {
+    format!("{} of {}", count_noun(number, "partition"), count_noun(size, "pod"))
 }
 
 /// A partitioned task's replicas are `totalPartitions * partitionSize` (`validatePartitionPolicy`).
@@ -165,7 +170,7 @@ pub(super) fn check_partition_policy(job: &str, index: usize, task: &Map<String,
         refusals.push(Refusal::new(
             format!("spec.tasks[{index}].replicas"),
             format!("'Replicas' are not equal to TotalPartitions*PartitionSize {place}"),
-            format!("{replicas} is not {} partitions of {} pods", partition.total, partition.size),
+            format!("{replicas} is not {}", describe_partitions(partition.total, partition.size)),
         ));
     } else if let Some(minimum) = minimum
         && partition.min > 0
@@ -174,7 +179,7 @@ pub(super) fn check_partition_policy(job: &str, index: usize, task: &Map<String,
         refusals.push(Refusal::new(
             format!("spec.tasks[{index}].minAvailable"),
             format!("'MinAvailable' is not equal to MinPartitions*PartitionSize {place}"),
-            format!("{minimum} is not {} partitions of {} pods", partition.min, partition.size),
+            format!("{minimum} is not {}", describe_partitions(partition.min, partition.size)),
         ));
     }
     let topology = task.get("partitionPolicy").and_then(|policy| policy.get("networkTopology"));

@@ -1,6 +1,7 @@
 //! Checks the lifecycle policies of a job or a task, as Volcano's `validatePolicies` does: known events and actions,
 //! either an event or an exit code, and none of them twice.
 
+use caldera_core::text::count_noun;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
@@ -44,7 +45,7 @@ pub(super) fn check_policies(
         return None;
     }
     let listed: String = errors.iter().map(|error| format!("\n\t* {error}")).collect();
-    let number = if errors.len() == 1 { "1 error".to_owned() } else { format!("{} errors", errors.len()) };
+    let number = count_noun(errors.len(), "error");
     let volcano = format!(
         "{number} occurred:{listed}\n\n valid events are [{}], valid actions are [{}]",
         EVENTS.join(" "),

@@ -4,7 +4,7 @@
 //! `priorityClassName`, `tasks[*].replicas`, `tasks[*].minAvailable` and generated claim names may change. Empty equals
 //! absent, and quantities are compared by value. Fields outside the spec are not compared.
 
-use caldera_core::quantity::Quantity;
+use caldera_core::{quantity::Quantity, text::count_noun};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -36,7 +36,7 @@ fn find_first_refusal(old: &Value, new: &Value) -> Option<Refusal> {
         return Some(Refusal::new(
             "spec.minAvailable",
             "job 'minAvailable' must not be greater than total replicas",
-            format!("{minimum} is more than the {replicas} replicas of all tasks"),
+            format!("{minimum} is more than the {} of all tasks", count_noun(replicas, "replica")),
         ));
     }
     if minimum < 0 {
@@ -54,7 +54,10 @@ fn find_first_refusal(old: &Value, new: &Value) -> Option<Refusal> {
         return Some(Refusal::new(
             "spec.tasks",
             "job updates may not add or remove tasks",
-            format!("the job has {before} tasks and would have {after}; tasks may not be added or removed"),
+            format!(
+                "the job has {} and would have {after}; tasks may not be added or removed",
+                count_noun(before, "task")
+            ),
         ));
     }
     let field = find_difference(old, new, At::Job)?;

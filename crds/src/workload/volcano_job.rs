@@ -5,7 +5,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use caldera_core::gang::{Gang, Partition, Task, TaskName, Topology};
+use caldera_core::{
+    gang::{Gang, Partition, Task, TaskName, Topology},
+    text::count_noun,
+};
 
 use super::{GangError, field::Field, pod_template, task_index, task_topology};
 use crate::{
@@ -91,7 +94,7 @@ fn job_minimum(spec: &Field<'_>, gang: &Gang) -> Result<u32, GangError> {
     match place.parse_count()? {
         0 => Ok(gang.sum_task_minimums()),
         minimum if u64::from(minimum) > total => {
-            Err(place.wrong(format!("{minimum} is more than the {total} replicas of all tasks")))
+            Err(place.wrong(format!("{minimum} is more than the {} of all tasks", count_noun(total, "replica"))))
         }
         minimum => Ok(minimum),
     }
@@ -131,12 +134,13 @@ fn task_minimum(template: &Field<'_>, replicas: u32, partition: Option<&Partitio
     let Some(place) = template.at(&["minAvailable"]) else { return Ok(of_partitions.unwrap_or(replicas)) };
     let minimum = place.parse_count()?;
     if minimum > replicas {
-        return Err(place.wrong(format!("{minimum} is more than the task's {replicas} replicas")));
+        return Err(place.wrong(format!("{minimum} is more than the task's {}", count_noun(replicas, "replica"))));
     }
     match of_partitions {
-        Some(wanted) if wanted != minimum => {
-            Err(place.wrong(format!("{minimum} is not the {wanted} pods of the partitions that partitionPolicy needs")))
-        }
+        Some(wanted) if wanted != minimum => Err(place.wrong(format!(
+            "{minimum} is not the {} of the partitions that partitionPolicy needs",
+            count_noun(wanted, "pod")
+        ))),
         _ => Ok(minimum),
     }
 }
@@ -153,7 +157,11 @@ fn read_partition(template: &Field<'_>, replicas: u32) -> Result<Option<Partitio
     let (total, size) = (at_least_one("totalPartitions")?, at_least_one("partitionSize")?);
     if u64::from(total) * u64::from(size) != u64::from(replicas) {
         let place = template.at(&["replicas"]).unwrap_or_else(|| template.absent_field(&["replicas"]));
-        return Err(place.wrong(format!("{replicas} is not {total} partitions of {size} pods")));
+        return Err(place.wrong(format!(
+            "{replicas} is not {} of {}",
+            count_noun(total, "partition"),
+            count_noun(size, "pod")
+        )));
     }
     let min = policy.at(&["minPartitions"]).map_or(Ok(0), |place| place.parse_count())?;
     if min > total {

@@ -87,7 +87,7 @@ fn a_queue_in_use_is_not_deleted_until_it_is_drained() {
         }
         let Err(refusal) = s.delete(Kind::Queue, &queue).await else { anyhow::bail!("deleted while it is in use") };
         let says = refusal.to_string();
-        for part in ["2 workloads wait or run in it", "/runs", "/waits", "caldera queue close", FORCE_DELETE] {
+        for part in ["2 workloads waiting or running in it", "/runs", "/waits", "caldera queue close", FORCE_DELETE] {
             ensure!(says.contains(part), "{part:?} is not in {says}");
         }
         ensure!(s.until_phase("runs", "Running").await?["metadata"]["deletionTimestamp"].is_null());

@@ -60,7 +60,7 @@ fn karmada_scheduler_places_gangs_in_the_order_of_the_queue_and_their_copies_are
 #[test]
 fn what_karmada_scheduler_places_beyond_the_record_is_not_stored_until_the_rest_is_admitted() {
     run_with_stock_scheduler("stockscale", async |s| {
-        scale_beyond_the_quota_and_back(&s, Some("and 2 are admitted")).await
+        scale_beyond_the_quota_and_back(&s, Some("and has quota for 2")).await
     });
 }
 

@@ -143,7 +143,7 @@ fn a_line_that_is_full_takes_no_more_until_somebody_starts() {
             for number in 0.. {
                 let submitted = s.submit(Kind::Job, small(&format!("more{number}")), &aggregated()).await;
                 if let Err(error) = submitted {
-                    return ensure_words(&error.to_string(), &["wait in queue", &name, "1 are the most"]);
+                    return ensure_words(&error.to_string(), &["waiting in queue", &name, "1 at most"]);
                 }
             }
             Ok(())
@@ -191,7 +191,7 @@ fn as_many_jobs_run_as_a_queue_above_allows_and_the_next_starts_when_one_ends() 
         let waits = s.submit(Kind::Job, small("waits"), &aggregated()).await?;
         let group = s.until_podgroup(&waits, "waits", |group| reason(group) == "WaitingForRunningJobs").await?;
         let says = group["status"]["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
-        ensure_words(&says, &["1 jobs of namespace", &s.namespace, &top, "1 are the most"])?;
+        ensure_words(&says, &["1 job of namespace", &s.namespace, &top, "1 at most"])?;
         s.delete(Kind::Job, "runs").await?;
         s.until_placed("waits-job").await?;
         // The same user in whatever namespace, as far as the webhook stamped the jobs.
@@ -203,7 +203,7 @@ fn as_many_jobs_run_as_a_queue_above_allows_and_the_next_starts_when_one_ends() 
         let mine = s.submit(Kind::Job, small("mine"), &aggregated()).await?;
         let limited = |group: &Value| {
             let says = group["status"]["conditions"][0]["message"].as_str().unwrap_or_default();
-            reason(group) == "WaitingForRunningJobs" && says.contains(&format!("1 jobs of user {user}"))
+            reason(group) == "WaitingForRunningJobs" && says.contains(&format!("1 job of user {user}"))
         };
         s.until_podgroup(&mine, "waits for its user's jobs", limited).await?;
         Ok(())

@@ -16,6 +16,7 @@ use caldera_core::{
     inventory::Capacity,
     place::{self, Cluster, Decision, NotPlaced, Peers, Request, spread_constraints::is_duplicated},
     plan::{ClusterShare, Plan, TaskShare},
+    text::count_noun,
 };
 use caldera_crds::{karmada::policy::Placement, workload::WorkloadKind};
 
@@ -229,8 +230,9 @@ fn cap_gang(gang: &Gang, admission: &Admission) -> Result<Gang, String> {
         let needs = task.min_available.next_multiple_of(task.partition_size());
         if admitted < needs && (binds || task.partition.is_some()) {
             return Err(format!(
-                "task {} needs {needs} pods and {admitted} were admitted; waiting for the rest to be admitted",
-                task.name
+                "task {} needs {} and has quota for {admitted}; waiting for the rest to be admitted",
+                task.name,
+                count_noun(needs, "pod")
             ));
         }
         task.replicas = task.replicas.min(admitted) / task.partition_size() * task.partition_size();
@@ -239,7 +241,8 @@ fn cap_gang(gang: &Gang, admission: &Admission) -> Result<Gang, String> {
     if gang.replicas() < gang.min_available {
         let (needs, has) = (gang.min_available, gang.replicas());
         return Err(format!(
-            "it needs {needs} pods at once and {has} were admitted; waiting for the rest to be admitted"
+            "it needs {} at once and has quota for {has}; waiting for the rest to be admitted",
+            count_noun(needs, "pod")
         ));
     }
     Ok(gang)

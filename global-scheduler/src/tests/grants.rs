@@ -42,7 +42,7 @@ fn never_more_than_was_admitted() {
     let Step::Refuse { reason: "Unschedulable", message, clear: false } = verdict(&mut too_few).step else {
         panic!("not refused");
     };
-    assert!(message.contains("needs 6 pods and 4 were admitted"), "{message}");
+    assert!(message.contains("needs 6 pods and has quota for 4"), "{message}");
 }
 
 /// Four partitions of four, of which three are needed; a record from before partitions were granted whole says fourteen
@@ -56,7 +56,7 @@ fn a_grant_that_cuts_a_partition_is_placed_without_it() {
     assert_eq!(targets(&verdict(&mut world).step), [("m0".into(), 4), ("m1".into(), 8)]);
     let mut too_few = index(&[9, 9], &[workload, binding(11)]);
     let Step::Refuse { message, .. } = verdict(&mut too_few).step else { panic!("not refused") };
-    assert!(message.contains("task w needs 12 pods and 11 were admitted"), "{message}");
+    assert!(message.contains("task w needs 12 pods and has quota for 11"), "{message}");
 }
 
 #[test]

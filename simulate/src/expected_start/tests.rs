@@ -135,7 +135,7 @@ fn a_job_that_says_nothing_is_expected_to_run_as_the_last_of_its_queue_did() {
     assert_eq!(found.at, StartTime::At(NOW - 100 + 300));
     assert_eq!(found.basis, StartBasis { before: 1, as_queue: 1, ..StartBasis::default() });
     assert!(!found.basis.is_sure());
-    let said = "1 of the 1 jobs before it gives no estimate; assumed to run as the last of their queues did";
+    let said = "the job before it gives no estimate; assumed to run as the last of their queues did";
     assert_eq!(found.basis.describe(ASSUME), said);
     assert_eq!(one_behind_another(None, PastRuns::default()).at, StartTime::At(NOW - 100 + 3_600));
 }
@@ -151,7 +151,7 @@ fn what_ran_for_longer_than_all_of_the_last_is_not_told_to_run_as_they_did() {
     let silent = one_behind_another(None, past(None));
     assert_eq!(silent.at, StartTime::At(NOW + 60));
     assert_eq!(silent.basis, StartBasis { before: 1, overdue: 1, ..StartBasis::default() });
-    assert_eq!(silent.basis.describe(ASSUME), "1 of the 1 jobs before it should have ended by now");
+    assert_eq!(silent.basis.describe(ASSUME), "the job before it should have ended by now");
     let said = one_behind_another(Some(1_000), past(Some(1_000)));
     assert_eq!(said.at, StartTime::At(NOW + 900));
     assert_eq!(said.basis, StartBasis { before: 1, ..StartBasis::default() });
@@ -172,7 +172,7 @@ fn a_limit_is_no_estimate_and_bounds_what_is_expected() {
     assert_eq!(unknown.at, StartTime::At(NOW - 100 + week));
     assert_eq!(unknown.basis, StartBasis { before: 1, to_limit: 1, ..StartBasis::default() });
     assert!(!unknown.basis.is_sure());
-    let text = "1 of the 1 jobs before it gives no estimate; assumed to run for as long as they may";
+    let text = "the job before it gives no estimate; assumed to run for as long as they may";
     assert_eq!(unknown.basis.describe(ASSUME), text);
     let mut past = PastRuns::default();
     (0..5).for_each(|_| past.record_run(&"q".into(), 300, None));
@@ -235,7 +235,7 @@ fn a_start_that_rests_on_estimates_alone_says_so_and_one_that_outran_its_own_is_
     assert_eq!(sure.basis.describe(ASSUME), "if the job before it ends as it says");
     let late = of(90);
     assert_eq!((late.at, late.basis.overdue), (StartTime::At(NOW + 60), 1));
-    assert_eq!(late.basis.describe(ASSUME), "1 of the 1 jobs before it should have ended by now");
+    assert_eq!(late.basis.describe(ASSUME), "the job before it should have ended by now");
 }
 
 #[test]

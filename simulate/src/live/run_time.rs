@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use caldera_core::{gang::QueueName, past_runs::PastRuns};
+use caldera_core::{gang::QueueName, past_runs::PastRuns, text::count_noun};
 
 use crate::time::Millis;
 
@@ -80,17 +80,17 @@ pub(crate) fn expect_run(past: &PastRuns, queue: &QueueName, reported: StatedRun
 /// What was assumed, for people.
 pub(super) fn list_run_notes(sources: &RunSources, assume: Millis) -> Vec<String> {
     let count = |is_of: fn(&RunSource) -> bool| sources.values().filter(|source| is_of(source)).count();
-    let unsaid = "jobs do not say how long they run: taken for";
     let notes = [
-        (count(|source| *source == RunSource::Assumed), format!("{unsaid} {assume}")),
-        (count(|source| *source == RunSource::Limit), format!("{unsaid} as long as they may")),
-        (count(RunSource::is_of_queue), "jobs are taken to run as the last of their queues did".to_owned()),
+        (count(|source| *source == RunSource::Assumed), format!("without an estimate, taken for {assume}")),
+        (count(|source| *source == RunSource::Limit), "without an estimate, taken to the limit".to_owned()),
+        (count(RunSource::is_of_queue), "taken to run as the last of the same queue did".to_owned()),
         (
             count(|source| *source == RunSource::Outran),
-            format!("jobs ran for longer than the last of their queues: taken for {OVERDUE} more"),
+            format!("running for longer than the last of the same queue, taken for {OVERDUE} more"),
         ),
     ];
-    notes.into_iter().filter(|(count, _)| *count > 0).map(|(count, note)| format!("{count} {note}")).collect()
+    let noted = notes.into_iter().filter(|(count, _)| *count > 0);
+    noted.map(|(count, note)| format!("{} {note}", count_noun(count, "job"))).collect()
 }
 
 impl RunSource {
@@ -169,10 +169,10 @@ mod tests {
         assert_eq!(
             list_run_notes(&sources, ASSUME),
             [
-                "1 jobs do not say how long they run: taken for 1 h",
-                "1 jobs do not say how long they run: taken for as long as they may",
-                "2 jobs are taken to run as the last of their queues did",
-                "1 jobs ran for longer than the last of their queues: taken for 1 min more",
+                "1 job without an estimate, taken for 1 h",
+                "1 job without an estimate, taken to the limit",
+                "2 jobs taken to run as the last of the same queue did",
+                "1 job running for longer than the last of the same queue, taken for 1 min more",
             ]
         );
     }

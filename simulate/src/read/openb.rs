@@ -3,7 +3,7 @@
 //! A share of a GPU counts as a whole one: Kubernetes gives out whole devices. The queue is the pod's QoS class. Pods
 //! that were never scheduled have no run time and are left out.
 
-use caldera_core::{quantity::Quantity, resources::Resources};
+use caldera_core::{quantity::Quantity, resources::Resources, text::count_noun};
 
 use super::{GPU, ReadError, Reader, table::Table};
 use crate::{
@@ -45,10 +45,12 @@ pub(super) fn read_openb_jobs(text: &str, reader: &mut Reader<'_>) -> Result<Vec
         });
     }
     if never_ran > 0 {
-        reader.notes.push(format!("{never_ran} pods that never ran were left out"));
+        reader.notes.push(format!("left out: {} that never ran", count_noun(never_ran, "pod")));
     }
     if shared > 0 {
-        reader.notes.push(format!("{shared} pods that asked for a part of a GPU ask for a whole one"));
+        reader
+            .notes
+            .push(format!("taken to ask for a whole GPU: {} that asked for a part of one", count_noun(shared, "pod")));
     }
     Ok(jobs)
 }

@@ -14,6 +14,7 @@ use caldera_core::{
     admission::{Admission, Uncharged},
     data_source::shorten_text,
     gang::{Gang, TaskName},
+    text::count_noun,
 };
 use caldera_crds::{
     object::read_text_at,
@@ -47,7 +48,8 @@ pub fn check_copy_against_record(
     let most = |granted: u32| if replicas > 0 && gang.tasks.len() == 1 { granted.min(replicas) } else { granted };
     if let Some(task) = gang.tasks.iter().find(|task| task.replicas > most(record.pods_of(&task.name))) {
         let granted = most(record.pods_of(&task.name));
-        return Err(format!("it has {} pods of task {}, and {granted} are admitted here", task.replicas, task.name));
+        let pods = count_noun(task.replicas, "pod");
+        return Err(format!("it has {pods} of task {}, and quota for {granted} here", task.name));
     }
     if let Some((version, task)) = find_unread_task(copy, &gang, record) {
         return Err(format!("fewer pods of task {task} than were admitted can be read in it, as {version} has them"));
@@ -157,10 +159,10 @@ mod tests {
     #[test]
     fn an_override_of_replicas_queue_or_priority_class_is_refused() {
         for (pointer, value, words) in [
-            ("/spec/tasks/1/replicas", json!(5), "5 pods of task worker, and 4 are admitted"),
+            ("/spec/tasks/1/replicas", json!(5), "5 pods of task worker, and quota for 4"),
             ("/spec/queue", json!("other"), "names queue other, and was admitted to queue q"),
             ("/spec/priorityClassName", json!("system-cluster-critical"), "priority class"),
-            ("/spec/tasks/1/name", json!("unheard-of"), "0 are admitted"),
+            ("/spec/tasks/1/name", json!("unheard-of"), "quota for 0"),
         ] {
             let mut copy = job(["1", "2"]);
             *copy.pointer_mut(pointer).unwrap() = value;

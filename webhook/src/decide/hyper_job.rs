@@ -62,8 +62,8 @@ fn find_limit_of_gang(hyper_job: &Value, before: Option<&Value>, namespace: &str
         });
         if let Some((by, most)) = limits.find(|(_, most)| *most < needed) {
             return Some(format!(
-                "spec.minAvailable: {needed} of its jobs start together, and {most} are the most that may wait in queue \
-                 {by} and those below it: it would never start"
+                "spec.minAvailable: {needed} of its jobs start together, and at most {most} may wait in queue {by} and those \
+                 below it: it would never start"
             ));
         }
     }
@@ -164,8 +164,8 @@ mod tests {
     fn a_hyper_job_of_which_fewer_may_wait_than_start_together_is_refused() {
         for limit in ["max-waiting-jobs", "max-waiting-jobs-per-namespace", "max-waiting-jobs-per-user"] {
             let (cache, mut gang) = gang_in(&json!({format!("caldera.dev/{limit}"): "2"}));
-            let why = "spec.minAvailable: 3 of its jobs start together, and 2 are the most that may wait in queue top and \
-                       those below it: it would never start";
+            let why = "spec.minAvailable: 3 of its jobs start together, and at most 2 may wait in queue top and those below \
+                       it: it would never start";
             assert_eq!(says(review_in(&cache, "CREATE", None, gang.clone())).as_deref(), Some(why));
             gang["spec"]["minAvailable"] = 2.into();
             assert_eq!(says(review_in(&cache, "CREATE", None, gang)), None);

@@ -21,6 +21,7 @@ use std::collections::BTreeSet;
 use caldera_core::{
     gang::ClusterName,
     plan::{ClusterShare, Plan, PlannedDomain, TaskShare},
+    text::count_noun,
 };
 use caldera_crds::{
     action::ACTION_STAMPS,
@@ -45,7 +46,7 @@ pub enum Mismatch {
     #[error("the job has no task {0:?}, which the plan has: it was made for another version of the job")]
     NoTask(String),
     /// The plan was made for other numbers than Karmada revised the manifest to.
-    #[error("the plan gives this cluster {planned} replicas, the manifest was revised to {revised}")]
+    #[error("the plan gives this cluster {}, the manifest was revised to {revised}", count_noun(*.planned, "replica"))]
     Replicas {
         /// By the plan.
         planned: u32,
@@ -53,7 +54,7 @@ pub enum Mismatch {
         revised: u32,
     },
     /// The plan cuts a partition.
-    #[error("the plan gives task {task:?} {pods} pods here, which are no whole partitions of {size}")]
+    #[error("the plan gives task {task:?} {} here, not whole partitions of {size}", count_noun(*.pods, "pod"))]
     Partition {
         /// Which task.
         task: String,

@@ -8,7 +8,7 @@
 //! Beyond Volcano's rules, a queue in which a workload waits or runs is not deleted, unless an annotation forces it: in
 //! the members its pods would be killed. Our annotations that nobody knows are warned of.
 
-use caldera_core::text::name_some;
+use caldera_core::text::{count_noun, name_some};
 use caldera_crds::{
     names::{caldera::FORCE_DELETE, volcano::ROOT_QUEUE},
     queue_admission::{
@@ -99,8 +99,8 @@ fn describe_use(queue: &str, cache: &Cache) -> Option<String> {
     let mut names: Vec<String> = uses.map(|(key, _)| format!("{}/{}", key.namespace, key.name)).collect();
     names.sort_unstable();
     let (all, named) = (names.len(), name_some(&names));
-    let workloads = if all == 1 { "workload waits or runs" } else { "workloads wait or run" };
-    (all > 0).then(|| format!("queue {queue:?} is in use: {all} {workloads} in it ({named})"))
+    let workloads = count_noun(all, "workload");
+    (all > 0).then(|| format!("queue {queue:?} is in use: {workloads} waiting or running in it ({named})"))
 }
 
 /// Karmada deletes a queue's copies with it, and members' Volcano kills what runs in a queue that is gone: not while
@@ -255,13 +255,13 @@ mod tests {
         let used = put("runs", "Running");
         let Verdict::Deny(denial) = judge_queue(&delete(&queue), &used) else { panic!() };
         let says = &denial.message;
-        assert!(says.contains("2 workloads wait or run in it (ns/runs, ns/waits)"), "{says}");
+        assert!(says.contains("2 workloads waiting or running in it (ns/runs, ns/waits)"), "{says}");
         assert!(says.contains("caldera queue close q"), "{says}");
         let mut forced = queue;
         forced["metadata"]["annotations"] = json!({FORCE_DELETE: "true"});
         let Verdict::Allow { warnings, .. } = judge_queue(&delete(&forced), &used) else { panic!() };
         assert!(
-            warnings[0].contains("2 workloads wait or run in it (ns/runs, ns/waits); its annotation"),
+            warnings[0].contains("2 workloads waiting or running in it (ns/runs, ns/waits); its annotation"),
             "{warnings:?}"
         );
         assert!(warnings[0].ends_with("what runs in it is killed in all members"), "{warnings:?}");

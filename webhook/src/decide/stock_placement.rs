@@ -19,6 +19,7 @@ use caldera_core::{
     gang::{ClusterName, Gang},
     plan::Plan,
     split::plan_given_counts,
+    text::count_noun,
 };
 use caldera_crds::{
     names::caldera,
@@ -137,7 +138,8 @@ fn check_clusters_against_record(binding: &CachedBinding) -> Result<(), String> 
     if is_copied(record, binding) {
         let (clusters, copies) = (binding.clusters.len(), record.copies.max(1));
         if clusters > copies as usize {
-            return Err(format!("it was given {clusters} clusters, and {copies} copies of it are admitted"));
+            let (clusters, copies) = (count_noun(clusters, "cluster"), count_noun(copies, "copy"));
+            return Err(format!("it was given {clusters}, and has quota for {copies}"));
         }
         let most = of_clusters.max().unwrap_or_default();
         return if most > granted { Err(describe_excess(most, granted)) } else { Ok(()) };
@@ -152,7 +154,8 @@ fn is_copied(record: &Admission, binding: &CachedBinding) -> bool {
 }
 
 fn describe_excess(placed: u64, granted: u64) -> String {
-    format!("it was given clusters for {placed} pods, and {granted} are admitted: the rest waits for quota")
+    let placed = count_noun(placed, "pod");
+    format!("it was given clusters for {placed}, and has quota for {granted}: the rest waits for quota")
 }
 
 fn read_gang_of(facts: &GrantFacts) -> Result<&Gang, String> {
@@ -273,7 +276,7 @@ mod tests {
         let refuse = |clusters: &Value, record: Option<&str>, epoch| place(clusters, record, epoch).unwrap_err();
         assert!(refuse(&all, None, Some(EPOCH)).contains("not admitted"));
         assert!(refuse(&all, Some("{}"), Some(EPOCH)).contains("not admitted"), "nobody can read it");
-        assert!(refuse(&more, Some(RECORD), Some(EPOCH)).contains("for 6 pods, and 5 are admitted"));
+        assert!(refuse(&more, Some(RECORD), Some(EPOCH)).contains("for 6 pods, and has quota for 5"));
         assert!(refuse(&all, Some(RECORD), Some("4.other")).contains("decides first"));
         assert!(refuse(&all, Some(RECORD), None).contains("decides first"), "there is no such Lease");
     }

@@ -12,6 +12,7 @@
 //!
 //! A job of a HyperJob or CronJob is of the user who made that, as its stamp is ([`find_submitter`]).
 
+use caldera_core::text::count_noun;
 use std::collections::BTreeMap;
 
 use caldera_crds::{
@@ -50,8 +51,9 @@ pub fn refuse_full_line(request: &ReviewRequest<'_, Value>, cache: &Cache) -> Op
             .or_else(|| full_of(limits.of_namespace, of_namespace, format!(" of namespace {namespace}")))
             .or_else(|| full_of(limits.of_user, of_user, format!(" of user {user}")))?;
         let message = format!(
-            "spec.queue: {count} jobs{whose} wait in queue {queue} and those below it, and {most} are the most: submit it \
-             again when some have started"
+            "spec.queue: {}{whose} waiting in queue {queue} and those below it, {most} at most: submit it again when some \
+             have started",
+            count_noun(count, "job")
         );
         Some(Verdict::Deny(Denial { code: 403, reason: "Forbidden", message }))
     })
@@ -185,8 +187,8 @@ mod tests {
         assert_eq!(
             submit(&cache, "leaf").as_deref(),
             Some(
-                "spec.queue: 2 jobs wait in queue top and those below it, and 2 are the most: submit it again when some \
-                 have started"
+                "spec.queue: 2 jobs waiting in queue top and those below it, 2 at most: submit it again when some have \
+                 started"
             )
         );
         assert_eq!(submit(&cache, "beside"), None);
@@ -202,7 +204,7 @@ mod tests {
         add(&mut cache, "other", "two", "leaf", "waits");
         assert_eq!(submit(&cache, "leaf"), None);
         add(&mut cache, "ns", "mine", "leaf", "waits");
-        assert!(submit(&cache, "leaf").unwrap().contains("1 jobs of namespace ns wait in queue top"));
+        assert!(submit(&cache, "leaf").unwrap().contains("1 job of namespace ns waiting in queue top"));
     }
 
     #[test]

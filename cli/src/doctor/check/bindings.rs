@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use caldera_core::text::count_noun;
 use caldera_crds::workload::WorkloadKind;
 
 use super::{components::age, take_visible};
@@ -17,13 +18,13 @@ const CHECK: Check = Check::Records;
 /// One finding for all bindings of which something holds.
 fn build_binding_finding<'a>(
     bindings: impl Iterator<Item = &'a CheckedBinding>,
-    finding: impl FnOnce(usize, String) -> Finding,
+    finding: impl FnOnce(String, String) -> Finding,
     fix: impl FnOnce(&str, &str) -> String,
 ) -> Option<Finding> {
     let keys: Vec<&str> = bindings.map(|binding| binding.key.as_str()).collect();
     let first = keys.first().copied()?;
     let (namespace, name) = first.split_once('/').unwrap_or(("", first));
-    Some(finding(keys.len(), join_first_names(keys)).fixed_by(fix(namespace, name)))
+    Some(finding(count_noun(keys.len(), "binding"), join_first_names(keys)).fixed_by(fix(namespace, name)))
 }
 
 fn format_delete_command(namespace: &str, name: &str) -> String {
@@ -49,36 +50,34 @@ pub(super) fn check_records(facts: &Facts) -> Vec<Finding> {
     let ungated = || queued().filter(|one| one.gate.is_none() && one.has_placement && !one.suspended && !one.admitted);
     findings.extend(build_binding_finding(
         ungated().filter(|one| one.clusters == 0),
-        |count, keys| {
-            CHECK.error(format!("{count} bindings have no gate, as if made while the webhook was away: {keys}"))
-        },
+        |count, keys| CHECK.error(format!("{count} without a gate, as if made while the webhook was away: {keys}")),
         format_touch_command,
     ));
     // Whoever deletes such a binding deletes its copies.
     findings.extend(build_binding_finding(
         ungated().filter(|one| one.clusters > 0),
-        |count, keys| CHECK.warning(format!("{count} bindings were placed without a gate, and run on: {keys}")),
+        |count, keys| CHECK.warning(format!("{count} placed without a gate, and running on: {keys}")),
         |_, _| "leave them to end by themselves: deleting a binding deletes its copies, which run".to_owned(),
     ));
     findings.extend(build_binding_finding(
         queued().filter(|one| is_closed(one) && !one.suspended),
-        |count, keys| CHECK.warning(format!("{count} bindings have a closed gate and are not suspended: {keys}")),
+        |count, keys| CHECK.warning(format!("{count} with a closed gate and not suspended: {keys}")),
         format_show_command,
     ));
     findings.extend(build_binding_finding(
         settled().filter(|one| is_closed(one) && one.clusters > 0),
-        |count, keys| CHECK.warning(format!("{count} bindings are placed behind a closed gate: {keys}")),
+        |count, keys| CHECK.warning(format!("{count} placed behind a closed gate: {keys}")),
         format_show_command,
     ));
     findings.extend(build_binding_finding(
         settled().filter(|one| one.gate.as_deref() == Some("open") && !one.admitted),
-        |count, keys| CHECK.warning(format!("{count} bindings have an open gate and no record of admission: {keys}")),
+        |count, keys| CHECK.warning(format!("{count} with an open gate and no record of admission: {keys}")),
         format_show_command,
     ));
     for annotation in all.iter().flat_map(|one| one.unreadable.iter().copied()).collect::<BTreeSet<_>>() {
         findings.extend(build_binding_finding(
             all.iter().filter(|one| one.unreadable.contains(&annotation)),
-            |count, keys| CHECK.error(format!("annotation {annotation} of {count} bindings can not be read: {keys}")),
+            |count, keys| CHECK.error(format!("annotation {annotation} of {count} can not be read: {keys}")),
             |namespace, name| format!("kubectl annotate resourcebinding -n {namespace} {name} {annotation}-"),
         ));
     }
@@ -96,9 +95,7 @@ pub(super) fn check_records(facts: &Facts) -> Vec<Finding> {
             },
         ),
         |count, keys| {
-            CHECK.warning(format!(
-                "{count} bindings were admitted under a Lease that is over, and are placed by nobody: {keys}"
-            ))
+            CHECK.warning(format!("{count} admitted under a Lease that is over, and placed by nobody: {keys}"))
         },
         |_, _| "caldera controller --kubeconfig karmada.kubeconfig".to_owned(),
     ));
@@ -110,9 +107,7 @@ pub(super) fn check_records(facts: &Facts) -> Vec<Finding> {
             all.iter()
                 .filter(|one| !one.deleting && age(now, one.created) > grace)
                 .filter(|one| is_kind(one) && !workloads.contains(&one.workload)),
-            |count, keys| {
-                CHECK.error(format!("{count} bindings are of workloads that are not there, and may hold quota: {keys}"))
-            },
+            |count, keys| CHECK.error(format!("{count} without a workload, which may hold quota: {keys}")),
             format_delete_command,
         ));
     } else if let Err(why) = &facts.workloads {
@@ -134,8 +129,8 @@ pub(super) fn check_garbage(facts: &Facts) -> Vec<Finding> {
         if let Some(first) = left.first() {
             let (namespace, name) = first.split_once('/').unwrap_or(("", first));
             let what = format!(
-                "{} PodGroups of ours have outlived their workloads: does garbage collection run on the host? {}",
-                left.len(),
+                "{} of ours without a workload: does garbage collection run on the host? {}",
+                count_noun(left.len(), "PodGroup"),
                 join_first_names(left.iter().copied())
             );
             findings.push(CHECK.warning(what).fixed_by(format!("kubectl delete podgroup -n {namespace} {name}")));

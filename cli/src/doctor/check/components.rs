@@ -5,6 +5,7 @@
 //! controllers in two namespaces are two that admit. A controller without a Lease shows itself by PodGroups: each job
 //! that waits gets one soon. A collector is late after three heartbeats.
 
+use caldera_core::text::count_noun;
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
@@ -103,11 +104,8 @@ fn check_forgotten_jobs(facts: &Facts) -> Option<Finding> {
     };
     let forgotten: Vec<&str> = bindings.iter().filter(is_forgotten).map(|binding| binding.key.as_str()).collect();
     (!forgotten.is_empty()).then(|| {
-        let what = format!(
-            "{} jobs wait and have no PodGroup: no controller looks after {}",
-            forgotten.len(),
-            join_first_names(forgotten)
-        );
+        let waiting = count_noun(forgotten.len(), "waiting job");
+        let what = format!("{waiting} without a PodGroup: no controller looks after {}", join_first_names(forgotten));
         CHECK.error(what).fixed_by("caldera controller --kubeconfig karmada.kubeconfig")
     })
 }

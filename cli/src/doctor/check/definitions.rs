@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use caldera_crds::manifests::{build_federation_crds, build_karmada_crds, build_volcano_crds};
 use serde_json::Value;
 
-use super::{UPGRADE, kinds::is_of_declared_kind, take_visible};
+use super::{fix_commands::build_upgrade_command, kinds::is_of_declared_kind, take_visible};
 use crate::{
     doctor::{
         facts::{Facts, Right},
@@ -118,14 +118,17 @@ pub(super) fn check_rights(facts: &Facts) -> Vec<Finding> {
         }
     }
     // What is printed knows no declared kind, and would take the rights to it away.
-    let apply = "caldera manifests --only rbac | kubectl apply --server-side -f -";
-    let fix = if facts.declared_kinds.is_empty() { apply } else { UPGRADE };
+    let fix = if facts.declared_kinds.is_empty() {
+        "caldera manifests --only rbac | kubectl apply --server-side -f -".to_owned()
+    } else {
+        build_upgrade_command(facts)
+    };
     for ((component, is_reported), rights) in denied {
         let shown: Vec<String> = rights.iter().map(|right| describe_right(right)).collect();
         let shown = join_first_names(shown.iter().map(String::as_str));
         let why = if is_reported { ", which a WorkloadKind tells: such jobs wait" } else { "" };
         let what = format!("the account of the {component} may not {shown}{why}");
-        findings.push(Check::Rights.error(what).fixed_by(fix));
+        findings.push(Check::Rights.error(what).fixed_by(&fix));
     }
     findings
 }

@@ -5,6 +5,7 @@
 //! says if it is of this version; an older one is a warning. Agents of Pull members ask from where they are, and tell
 //! of it on the Works of their member where they fail.
 
+use caldera_core::text::count_noun;
 use caldera_webhook::{MEMBER_CUSTOMIZATION, build_member_customization};
 use serde_json::Value;
 
@@ -36,7 +37,7 @@ pub(super) fn check_interpreter(facts: &Facts) -> Vec<Finding> {
         Ok(all) => {
             match all.iter().find(|one| name_of(one) == name_of(&wanted)) {
                 Some(found) => findings.extend(compare_hooks(facts, CHECK, &wanted, found)),
-                None => findings.push(build_missing_finding(CHECK, &wanted)),
+                None => findings.push(build_missing_finding(facts, CHECK, &wanted)),
             }
             for other in all.iter().filter(|one| name_of(one) != name_of(&wanted)) {
                 let mut rules = read_list_at(other, "/webhooks").iter().flat_map(|hook| read_list_at(hook, "/rules"));
@@ -112,8 +113,8 @@ fn find_pull_member<'a>(facts: &'a Facts, failure: &InterpreterFailure) -> Optio
 fn report_failures(facts: &Facts, who: &str, failures: &[&InterpreterFailure], fix: &str) -> Option<Finding> {
     let last = failures.first()?;
     let what = format!(
-        "{who} can not call the interpreter, {} events of the last {} min say so; the last, of {}: {}",
-        failures.len(),
+        "{who} can not call the interpreter, by {} of the last {} min; the last, of {}: {}",
+        count_noun(failures.len(), "event"),
         RECENT / 60,
         last.about,
         last.message

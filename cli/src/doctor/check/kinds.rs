@@ -7,7 +7,8 @@
 use serde_json::Value;
 
 use super::{
-    CHECK_WEBHOOKS, UPGRADE,
+    CHECK_WEBHOOKS,
+    fix_commands::build_upgrade_command,
     printed::{build_printed_configurations, list_printed_policies},
 };
 use crate::{
@@ -52,7 +53,7 @@ pub(super) fn check_registrations(facts: &Facts) -> Vec<Finding> {
             name_kind(kind),
             lacking.join(", ")
         );
-        (!lacking.is_empty()).then(|| CHECK_WEBHOOKS.warning(what).fixed_by(UPGRADE))
+        (!lacking.is_empty()).then(|| CHECK_WEBHOOKS.warning(what).fixed_by(build_upgrade_command(facts)))
     };
     facts.declared_kinds.iter().filter_map(report).collect()
 }

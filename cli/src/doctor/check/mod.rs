@@ -4,6 +4,7 @@ mod bindings;
 mod components;
 mod credentials;
 mod definitions;
+mod fix_commands;
 mod interpreter;
 mod karmada;
 mod kinds;
@@ -24,15 +25,6 @@ use crate::objects::Visible;
 const CHECK_WEBHOOKS: Check = Check::Webhooks;
 /// Names of our hooks and policies end so.
 const OURS: &str = ".caldera.dev";
-/// Prints webhook configurations and admission policies.
-const APPLY: &str = "caldera manifests --only webhooks --webhook-url https://HOST:PORT --ca-bundle ca.pem | kubectl apply --server-side -f -";
-/// Makes roles, webhook configurations and policies anew, with the declared kinds.
-const UPGRADE: &str = "caldera upgrade --kubeconfig karmada.kubeconfig";
-
-/// What mends a registration that is there.
-fn name_registration_fix(facts: &Facts) -> &'static str {
-    if facts.declared_kinds.is_empty() { APPLY } else { UPGRADE }
-}
 
 /// Everything that is wrong, by check, the worst first.
 pub fn find_faults(facts: &Facts) -> Vec<Finding> {

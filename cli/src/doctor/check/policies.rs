@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{
-    CHECK_WEBHOOKS as CHECK, kinds::lacks_declared_kind, name_registration_fix, printed::list_printed_policies,
-    take_visible,
+    CHECK_WEBHOOKS as CHECK, fix_commands::build_registration_command, kinds::lacks_declared_kind,
+    printed::list_printed_policies, take_visible,
 };
 use crate::{
     doctor::{
@@ -45,15 +45,15 @@ pub(super) fn check_policies(facts: &Facts) -> Vec<Finding> {
                 }
             }
         }
-        let fix = name_registration_fix(facts);
+        let fix = build_registration_command(facts);
         if !missing.is_empty() {
             let what = format!("there is no {kind} {}: while the webhook is away, {harm}", join_first_names(missing));
-            findings.push(CHECK.warning(what).fixed_by(fix));
+            findings.push(CHECK.warning(what).fixed_by(&fix));
         }
         if !other.is_empty() {
             let fields = join_first_names(other.iter().map(String::as_str));
             let what = format!("a {kind} is not as this version prints it: {fields}");
-            findings.push(CHECK.warning(what).fixed_by(fix));
+            findings.push(CHECK.warning(what).fixed_by(&fix));
         }
     }
     findings

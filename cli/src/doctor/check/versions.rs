@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use caldera_crds::names::caldera::WEBHOOK_VERSION;
 
-use super::{UPGRADE, components::is_alive};
+use super::{components::is_alive, fix_commands::build_upgrade_command};
 use crate::{
     doctor::{
         facts::Facts,
@@ -31,13 +31,13 @@ pub(super) fn check_versions(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     for lease in facts.leases.iter().flatten().filter(|lease| is_alive(lease, facts.now)) {
         let component = lease.name.trim_start_matches("caldera-");
-        findings.extend(compare_version(component, lease.version.as_deref(), ours));
+        findings.extend(compare_version(facts, component, lease.version.as_deref(), ours));
     }
     // One that did not gate it is told by another check.
     if let Ok(probe) = &facts.binding_probe
         && annotation_of(probe, caldera_crds::names::caldera::GATE).is_some()
     {
-        findings.extend(compare_version("webhook", annotation_of(probe, WEBHOOK_VERSION), ours));
+        findings.extend(compare_version(facts, "webhook", annotation_of(probe, WEBHOOK_VERSION), ours));
     }
     findings.extend(note_untested_kubernetes(facts));
     findings.extend(note_untested_volcano(facts));
@@ -49,13 +49,13 @@ pub(super) fn check_versions(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-fn compare_version(component: &str, theirs: Option<&str>, ours: &str) -> Option<Finding> {
+fn compare_version(facts: &Facts, component: &str, theirs: Option<&str>, ours: &str) -> Option<Finding> {
     let what = match theirs {
         Some(theirs) if theirs == ours => return None,
         Some(theirs) => format!("the {component} is Caldera {theirs}, this command {ours}"),
         None => format!("the {component} says no version: it is older than this command, {ours}"),
     };
-    Some(CHECK.warning(what).fixed_by(UPGRADE))
+    Some(CHECK.warning(what).fixed_by(build_upgrade_command(facts)))
 }
 
 /// `v1.36.1+k3s1` -> `1.36`.

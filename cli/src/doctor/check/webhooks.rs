@@ -15,12 +15,15 @@ use caldera_runtime::tls::read_validities;
 use serde_json::Value;
 
 use super::{
-    APPLY, CHECK_WEBHOOKS as CHECK, OURS, kinds::lacks_declared_kind, name_registration_fix,
-    printed::build_printed_configurations, take_visible,
+    CHECK_WEBHOOKS as CHECK, OURS,
+    fix_commands::{build_apply_command, build_registration_command, build_rotate_command},
+    kinds::lacks_declared_kind,
+    printed::build_printed_configurations,
+    take_visible,
 };
 use crate::{
     doctor::{
-        facts::{Facts, Probe, ProbeFailure},
+        facts::{Facts, ProbeFailure},
         finding::{Check, Finding, join_first_names},
     },
     objects::{annotation_of, name_of, read_list_at, read_text_at},
@@ -29,9 +32,6 @@ use crate::{
 
 /// Days for which callers are to trust the webhook yet: as long as somebody may be away.
 const FEW_DAYS: i64 = 14;
-/// Has a webhook that made its authority itself replace it.
-const ROTATE: &str =
-    "kubectl -n caldera-system annotate secret caldera-webhook-authority caldera.dev/rotate=now --overwrite";
 
 pub(super) fn check_webhooks(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn check_webhooks(facts: &Facts) -> Vec<Finding> {
         let before = findings.len();
         match all.iter().find(|one| name_of(one) == name_of(wanted)) {
             Some(found) => findings.extend(compare_hooks(facts, CHECK, wanted, found)),
-            None => findings.push(build_missing_finding(CHECK, wanted)),
+            None => findings.push(build_missing_finding(facts, CHECK, wanted)),
         }
         registered &= findings.len() == before;
         findings.extend(list_duplicates(all, wanted));
@@ -54,13 +54,13 @@ pub(super) fn check_webhooks(facts: &Facts) -> Vec<Finding> {
     findings.extend(check_order(facts));
     findings.extend(check_bundles(facts, &[mutating, validating, interpreter]));
     if registered {
-        findings.extend(check_binding_probe(&facts.binding_probe));
-        findings.extend(check_job_probe(&facts.job_probe));
+        findings.extend(check_binding_probe(facts));
+        findings.extend(check_job_probe(facts));
     }
     findings
 }
 
-pub(super) fn build_missing_finding(check: Check, wanted: &Value) -> Finding {
+pub(super) fn build_missing_finding(facts: &Facts, check: Check, wanted: &Value) -> Finding {
     let (kind, name) = (read_text_at(wanted, "/kind"), name_of(wanted));
     let harm = if check == Check::Interpreter {
         "Karmada knows neither replicas nor status of Volcano Jobs"
@@ -69,14 +69,14 @@ pub(super) fn build_missing_finding(check: Check, wanted: &Value) -> Finding {
     } else {
         "jobs and queues are not checked"
     };
-    check.error(format!("there is no {kind} {name}: {harm}")).fixed_by(APPLY)
+    check.error(format!("there is no {kind} {name}: {harm}")).fixed_by(build_apply_command(facts))
 }
 
 pub(super) fn compare_hooks(facts: &Facts, check: Check, wanted: &Value, found: &Value) -> Vec<Finding> {
     if lacks_declared_kind(facts, wanted, found) {
         return Vec::new();
     }
-    let fix = name_registration_fix(facts);
+    let fix = build_registration_command(facts);
     let hooks = read_list_at(found, "/webhooks");
     let (mut lacking, mut other) = (Vec::new(), Vec::new());
     for hook in read_list_at(wanted, "/webhooks") {
@@ -93,14 +93,14 @@ pub(super) fn compare_hooks(facts: &Facts, check: Check, wanted: &Value, found: 
     let config = format!("{} {}", read_text_at(wanted, "/kind"), name_of(wanted));
     let mut findings = Vec::new();
     if !lacking.is_empty() {
-        findings.push(check.error(format!("{config} lacks {}", join_first_names(lacking))).fixed_by(fix));
+        findings.push(check.error(format!("{config} lacks {}", join_first_names(lacking))).fixed_by(&fix));
     }
     if !other.is_empty() {
         let what = format!(
             "{config} is not as this version prints it: {}",
             join_first_names(other.iter().map(String::as_str))
         );
-        findings.push(check.warning(what).fixed_by(fix));
+        findings.push(check.warning(what).fixed_by(&fix));
     }
     findings
 }
@@ -170,7 +170,7 @@ fn check_bundles(facts: &Facts, wanted: &[Value; 3]) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some((config, _)) = bundles.iter().find(|(_, bundle)| bundle != first) {
         let what = format!("our configurations trust different CA bundles ({config} another one than the first)");
-        findings.push(CHECK.error(what).fixed_by(APPLY));
+        findings.push(CHECK.error(what).fixed_by(build_apply_command(facts)));
     }
     let read = |bundle: &str| {
         let pem = STANDARD.decode(bundle).ok().and_then(|bytes| String::from_utf8(bytes).ok())?;
@@ -180,8 +180,11 @@ fn check_bundles(facts: &Facts, wanted: &[Value; 3]) -> Vec<Finding> {
     let mut reported = BTreeSet::new();
     for (config, bundle) in bundles.iter().filter(|(_, bundle)| !bundle.is_empty() && reported.insert(*bundle)) {
         match read(bundle) {
-            None => findings
-                .push(CHECK.error(format!("the CA bundle of {config} has no certificate in PEM")).fixed_by(APPLY)),
+            None => findings.push(
+                CHECK
+                    .error(format!("the CA bundle of {config} has no certificate in PEM"))
+                    .fixed_by(build_apply_command(facts)),
+            ),
             Some(pem) => findings.extend(check_expiry(facts, config, &pem)),
         }
     }
@@ -193,11 +196,11 @@ fn check_expiry(facts: &Facts, config: &str, pem: &str) -> Option<Finding> {
     let ends = read_validities(pem).ok()?.into_iter().map(|validity| validity.ends).max()?;
     let left = ends.as_second() - facts.now.as_second();
     // A webhook that registers itself replaces its own in time, if it can.
-    let fix = if facts.registers { ROTATE } else { APPLY };
+    let fix = if facts.registers { build_rotate_command(facts) } else { build_apply_command(facts) };
     if left <= 0 {
         let ago = format_duration(-left);
         let what = format!("the CA bundle of {config} expired {ago} ago: no caller trusts the webhook any more");
-        return Some(CHECK.error(what).fixed_by(fix));
+        return Some(CHECK.error(what).fixed_by(&fix));
     }
     (left <= FEW_DAYS * 86_400).then(|| {
         let what = format!(
@@ -205,35 +208,35 @@ fn check_expiry(facts: &Facts, config: &str, pem: &str) -> Option<Finding> {
              the old one first",
             format_duration(left)
         );
-        CHECK.warning(what).fixed_by(fix)
+        CHECK.warning(what).fixed_by(&fix)
     })
 }
 
-fn check_binding_probe(probe: &Probe) -> Option<Finding> {
-    match probe {
+fn check_binding_probe(facts: &Facts) -> Option<Finding> {
+    match &facts.binding_probe {
         Ok(made) => {
             let is_gated = annotation_of(made, GATE) == Some(GATE_CLOSED)
                 && made.pointer("/spec/suspension/scheduling") == Some(&Value::Bool(true));
             let what = "a new ResourceBinding of a Volcano Job comes back without a gate: jobs start without quota";
-            (!is_gated).then(|| CHECK.error(what).fixed_by(APPLY))
+            (!is_gated).then(|| CHECK.error(what).fixed_by(build_apply_command(facts)))
         }
-        Err(failure) => judge_refusal("a ResourceBinding", failure),
+        Err(failure) => judge_refusal(facts, "a ResourceBinding", failure),
     }
 }
 
-fn check_job_probe(probe: &Probe) -> Option<Finding> {
-    match probe {
+fn check_job_probe(facts: &Facts) -> Option<Finding> {
+    match &facts.job_probe {
         Ok(made) => {
             let is_filled = fill_defaults(&mut made.clone()).is_empty();
             let what = "a new Volcano Job comes back without Volcano's defaults: members change it after us";
-            (!is_filled).then(|| CHECK.error(what).fixed_by(APPLY))
+            (!is_filled).then(|| CHECK.error(what).fixed_by(build_apply_command(facts)))
         }
-        Err(failure) => judge_refusal("a Volcano Job", failure),
+        Err(failure) => judge_refusal(facts, "a Volcano Job", failure),
     }
 }
 
 /// Why a probe was refused, by the API server's words.
-fn judge_refusal(what: &str, failure: &ProbeFailure) -> Option<Finding> {
+fn judge_refusal(facts: &Facts, what: &str, failure: &ProbeFailure) -> Option<Finding> {
     let ProbeFailure { code, message } = failure;
     if !message.contains("failed calling webhook") {
         // A webhook of ours that refuses has answered; other refusals say nothing about it.
@@ -247,7 +250,7 @@ fn judge_refusal(what: &str, failure: &ProbeFailure) -> Option<Finding> {
     }
     let is_trust = ["x509", "certificate", "tls:", "UnknownIssuer"].iter().any(|word| message.contains(word));
     Some(if is_trust {
-        finding.fixed_by(APPLY)
+        finding.fixed_by(build_apply_command(facts))
     } else {
         finding.fixed_by("caldera webhook --kubeconfig karmada.kubeconfig --tls-cert tls.crt --tls-key tls.key")
     })

@@ -118,6 +118,7 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
     let karmada = karmada::review_karmada(client, &places.karmada, namespace, member).await;
     Ok(Facts {
         now,
+        host_kubeconfig: None,
         grace: places.grace.into(),
         versions,
         our_clock: ahead,

@@ -15,6 +15,7 @@
 
 use std::sync::Arc;
 
+use caldera_core::text::count_noun;
 use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
 
@@ -143,7 +144,7 @@ fn describe_fault(fault: RecordFault, binding: &Binding, workload: Option<&Workl
         RecordFault::PlacedWithoutRecord => "it was given clusters without an admission".to_owned(),
         RecordFault::PlacedBeyondRecord => {
             let (placed, granted) = (count_placed(binding), record.map_or(0, |record| record.count_pods()));
-            format!("it was given clusters for {placed} pods, and {granted} are admitted")
+            format!("it was given clusters for {}, and has quota for {granted}", count_noun(placed, "pod"))
         }
         RecordFault::BeginsLater => "its run is said to begin later than now".to_owned(),
         RecordFault::NoWorkload => "it is admitted, and its workload is not there".to_owned(),

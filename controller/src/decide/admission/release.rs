@@ -11,6 +11,7 @@ use caldera_core::{
     gang::ClusterName,
     queue::{Ask, Fit, JobId, Release, ReservedClusters},
     resources::ResourceName,
+    text::count_noun,
     time::EpochSeconds,
 };
 use jiff::Timestamp;
@@ -152,7 +153,8 @@ impl caldera_core::queue::ClusterCapacity for Clusters<'_> {
         };
         let found = places.iter().map(Place::count_pods).sum::<u64>();
         if let Some(needs) = self.count_needed_pods(id).filter(|needs| found < *needs) {
-            let detail = format!("{needs} pods need a place, what runs included, and {found} find one");
+            let needs = count_noun(needs, "pod");
+            let detail = format!("it needs a place for {needs}, what runs included, and finds {found}");
             return Fit::No { never: false, detail };
         }
         self.found = places;

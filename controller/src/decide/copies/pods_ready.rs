@@ -10,7 +10,9 @@
 //! is late only while none of its pods is on a node. If it names a PriorityClass that does not exist, that is told too:
 //! members may have made none of its pods for that.
 
-use caldera_core::{gang::ClusterName, plan::ClusterShare, queue::ledger::AdmissionStage, time::EpochSeconds};
+use caldera_core::{
+    gang::ClusterName, plan::ClusterShare, queue::ledger::AdmissionStage, text::count_noun, time::EpochSeconds,
+};
 use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
@@ -191,7 +193,8 @@ impl StartDeadlines {
             let unseen_too_long = placed_at(binding).is_some() && is_over(long.saturating_add(delay));
             match on_nodes {
                 Some(pods) => {
-                    Some((cluster.clone(), format!("{pods} of the {needs} pods needed in {cluster} are on nodes")))
+                    let needs = count_noun(needs, "pod");
+                    Some((cluster.clone(), format!("{pods} of the {needs} needed in {cluster} are on nodes")))
                 }
                 None if unseen_too_long => Some((cluster.clone(), format!("the part in {cluster} is still pending"))),
                 None => None,

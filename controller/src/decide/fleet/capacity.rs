@@ -36,6 +36,7 @@ use caldera_core::{
     queue::{Ask, CapacityGrowth, Fit, FitClass, FleetResources, JobId, ReservedClusters},
     resources::Resources,
     split::FederationTopology,
+    text::count_noun,
     time::EpochSeconds,
 };
 
@@ -436,7 +437,8 @@ impl FleetCapacity {
             0 if question.binding.peers.is_empty() => refusal.to_string(),
             0 => format!("{refusal}; {}", question.binding.peers),
             kept => {
-                format!("{refusal}; {kept} clusters are reserved for a job that ranks before it and has waited long")
+                let kept = count_noun(kept, "cluster");
+                format!("{refusal}; {kept} reserved for a job that ranks before it and has waited long")
             }
         };
         let is_reserved = !reserved.is_empty();

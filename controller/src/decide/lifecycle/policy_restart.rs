@@ -17,7 +17,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use caldera_core::{gang::ClusterName, queue::ledger::AdmissionStage};
+use caldera_core::{gang::ClusterName, queue::ledger::AdmissionStage, text::count_noun};
 use caldera_crds::names::caldera::END_AS;
 use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
@@ -99,13 +99,16 @@ impl PolicyRestarts {
                     let times = binding.count_policy_restarts().saturating_add(1);
                     let why = format!(
                         "its part in {cluster} was restarted by the job's policies, and so is all of it: {times} of at most \
-                         {} times",
-                        workload.max_retry
+                         {}",
+                        count_noun(workload.max_retry, "time")
                     );
                     decisions.push(restart_by_policy(binding, why, now));
                 }
                 Some(RestartStep::Fail(times)) => {
-                    let why = format!("its policies restarted it {times} times, which is its maxRetry: it fails");
+                    let why = format!(
+                        "its policies restarted it {}, which is its maxRetry: it fails",
+                        count_noun(times, "time")
+                    );
                     decisions.push(Decision::build_workload_event(
                         workload,
                         EventType::Warning,

@@ -27,6 +27,7 @@ use caldera_core::{
     },
     reason::Reason,
     resources::Resources,
+    text::count_noun,
     time::EpochSeconds,
 };
 use caldera_runtime::event::EventType;
@@ -220,8 +221,7 @@ impl Preemption {
         jobs.engine.set_preemptor(Some(preemptor.id.clone()));
         let binding = jobs.keys.get(&preemptor.id).and_then(|key| objects.bindings.get(key));
         decisions.extend(binding.and_then(|binding| objects.workload_of(binding)).map(|workload| {
-            let jobs = if victims == 1 { "one job is".to_owned() } else { format!("{victims} jobs are") };
-            let message = format!("{jobs} evicted for it: {frees} come free");
+            let message = format!("{} evicted for it: {frees} come free", count_noun(victims, "job"));
             Decision::build_workload_event(workload, EventType::Normal, PREEMPTION_SUCCEEDED, message)
         }));
         decisions

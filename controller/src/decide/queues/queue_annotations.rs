@@ -5,17 +5,18 @@
 //! [..]}`, without what is just as in `spec`, and none at all where nothing is left. What is used is in
 //! `status.allocated`, who waits in `status.pending`; neither is repeated here, as it would be old most of the time. A
 //! change of the annotation goes to every member with the queue, so it is written seldom: only after the tree or the
-//! fleet has changed, each queue's every half minute at most and every five minutes for amounts alone, ten in a second
-//! at most. What is wrong is also recorded as an event, once.
+//! fleet has changed, each queue's every half minute at most and every five minutes where amounts alone changed, none
+//! of them by a tenth, ten in a second at most. What is wrong is also recorded as an event, once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::{
     card_quota::CardQuota,
     gang::QueueName,
+    quantity::Quantity,
     queue::{Engine, FleetResources},
     reason::QueueProblem,
-    resources::Resources,
+    resources::{ResourceName, Resources},
 };
 use caldera_crds::{
     allowed_classes::AllowedClasses,
@@ -31,7 +32,7 @@ use caldera_runtime::event::EventType;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::phase_counts::PhaseCounts;
+use super::{phase_counts::PhaseCounts, queue_numbers::is_near};
 use crate::{
     decide::deadlines::{add_wait, earliest},
     observe::{Objects, QueueFacts},
@@ -42,7 +43,7 @@ use crate::{
 const COALESCE_TIME: SignedDuration = SignedDuration::from_secs(2);
 /// Between two writes of one queue's annotation, and before a refused one is tried again.
 const WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
-/// The same if only amounts differ: those by weight all follow every change of the fleet.
+/// The same if only amounts differ, by less than a tenth: those by weight all follow every change of the fleet.
 const LONG_REST: SignedDuration = SignedDuration::from_mins(5);
 /// Annotations written in one pass at most, and the time to the next pass.
 const WRITES_PER_PASS: usize = 10;
@@ -143,8 +144,9 @@ impl QueueAnnotations {
             if write.in_flight {
                 continue;
             }
-            let only_amounts = faults.iter().map(|(_, sentence)| sentence).eq(&before.faults);
-            let rest = if only_amounts { LONG_REST } else { WRITE_INTERVAL };
+            let are_faults_said = faults.iter().map(|(_, sentence)| sentence).eq(&before.faults);
+            let is_slight = are_faults_said && before.is_near(&WrittenAnnotation::parse(annotation.as_deref()), queue);
+            let rest = if is_slight { LONG_REST } else { WRITE_INTERVAL };
             let rested = write.last.map_or(now, |last| add_wait(last, rest));
             if rested > now || left == 0 {
                 self.schedule_check(if rested > now { rested } else { add_wait(now, PASS_INTERVAL) });
@@ -188,15 +190,14 @@ impl QueueAnnotations {
     ) -> Option<String> {
         let mut annotation = Map::new();
         let counts = engine.entitlement_of(&queue.spec.name);
-        let deserved: Resources = queue.spec.deserved.iter().map(|(name, amount)| (name.clone(), amount)).collect();
-        let amounts = [(counts.deserved, &deserved), (counts.guarantee, &queue.spec.guarantee)];
+        let amounts = [counts.deserved, counts.guarantee].into_iter().zip(list_own_amounts(queue));
         for ((name, old), (counts, says)) in AMOUNTS.iter().zip(&before.amounts).zip(amounts) {
             // What a fleet would give that is not all seen yet is not worth saying.
             if !self.fleet_known {
                 if !old.is_null() {
                     annotation.insert((*name).to_owned(), old.clone());
                 }
-            } else if counts != *says {
+            } else if counts != says {
                 let counts = counts.iter().map(|(name, amount)| (name.to_string(), Value::from(amount.to_string())));
                 annotation.insert((*name).to_owned(), counts.collect::<Map<_, _>>().into());
             }
@@ -224,6 +225,30 @@ impl WrittenAnnotation {
         let faults = value["faults"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
         Self { amounts: AMOUNTS.map(|name| value[name].clone()), faults: faults.collect() }
     }
+
+    /// Whether no amount is other than here by a tenth. An amount that is not said is the one of the spec.
+    fn is_near(&self, other: &Self, queue: &QueueFacts) -> bool {
+        let lists = self.amounts.iter().zip(&other.amounts).zip(list_own_amounts(queue));
+        lists.into_iter().all(|((before, now), own)| {
+            let [before, now] = [before, now].map(|said| read_amounts(said).unwrap_or_else(|| own.clone()));
+            let mut names = before.iter().chain(now.iter()).map(|(name, _)| name.as_str());
+            names.all(|name| is_near(before.get(name).as_nano(), now.get(name).as_nano()))
+        })
+    }
+}
+
+/// Deserved and guarantee as the queue's spec says.
+fn list_own_amounts(queue: &QueueFacts) -> [Resources; 2] {
+    let deserved = queue.spec.deserved.iter().map(|(name, amount)| (name.clone(), amount)).collect();
+    [deserved, queue.spec.guarantee.clone()]
+}
+
+/// The amounts that an annotation says, if it says any.
+fn read_amounts(said: &Value) -> Option<Resources> {
+    let amount = |(name, amount): (&String, &Value)| {
+        Some((ResourceName::from(name.as_str()), amount.as_str()?.parse::<Quantity>().ok()?))
+    };
+    Some(said.as_object()?.iter().filter_map(amount).collect())
 }
 
 /// What is wrong with a queue: the subject without numbers, and the sentence.

@@ -120,9 +120,13 @@ impl QueueNumbersWrites {
     }
 }
 
+/// Whether an amount is other than it was by less than a tenth.
+pub(super) const fn is_near(before: i128, now: i128) -> bool {
+    before == now || before.abs_diff(now) * 10 < before.unsigned_abs()
+}
+
 /// None of them is other than it was by a tenth.
 fn is_slight(there: &QueueNumbers, now: &QueueNumbers) -> bool {
-    let is_near = |before: i128, now: i128| before == now || before.abs_diff(now) * 10 < before.unsigned_abs();
     let counts = [(there.pending, now.pending), (there.inqueue, now.inqueue), (there.running, now.running)];
     let names = there.allocated.iter().chain(now.allocated.iter()).map(|(name, _)| name.as_str());
     let amounts = names.map(|name| (there.allocated.get(name).as_nano(), now.allocated.get(name).as_nano()));

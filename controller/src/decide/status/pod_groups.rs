@@ -368,7 +368,9 @@ impl PodGroupWrites {
         let limit = describe_limit(binding, stage).map_or(String::new(), |limit| format!("; {limit}"));
         let reported = format!("{details}{limit}");
         let since = since.unwrap_or_else(|| format_time(now));
-        let status = pod_group::build_status(workload, stage, &reason, &reported, &binding.clusters, since);
+        let mut status = pod_group::build_status(workload, stage, &reason, &reported, &binding.clusters, since);
+        // Its Volcano forgets them when the job restarts or a copy ends.
+        status.failed = status.failed.max(there.map_or(0, |group| group.status.failed));
         let event = |kind, reason: &str, message| Decision::build_workload_event(workload, kind, reason, message);
         let mut events = Vec::new();
         // Who was ended by a limit was told so then.

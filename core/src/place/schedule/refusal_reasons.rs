@@ -11,6 +11,7 @@ use crate::{
         filter::{Filter, FilterReason},
     },
     run_limit::RunTime,
+    text::count_noun,
 };
 
 /// A refusal, and after it what keeps the binding out of clusters: one sentence, whatever the refusal ends with. Nodes
@@ -35,7 +36,9 @@ pub fn describe_maintenance(request: &Request<'_>) -> Option<String> {
     let mut all: Vec<String> = selected.filter_map(reported).collect();
     let more = all.len().saturating_sub(MOST_NAMED_CLUSTERS);
     all.truncate(MOST_NAMED_CLUSTERS);
-    all.extend((more > 0).then(|| format!("so are {more} other clusters")));
+    let others =
+        |more: usize| format!("so {} {}", if more == 1 { "is" } else { "are" }, count_noun(more, "other cluster"));
+    all.extend((more > 0).then(|| others(more)));
     (!all.is_empty()).then(|| all.join("; "))
 }
 

@@ -62,17 +62,26 @@ impl Engine {
     /// Why a job still waits; `None` if it does not.
     #[must_use]
     pub fn explain_pending(&self, id: &str) -> Option<Reason> {
-        let Some(QueueingState::Pending { node, key, .. }) = self.jobs.get(id) else { return None };
-        let of = self.pending[*node].len();
+        let Some(QueueingState::Pending { node, key, shape, .. }) = self.jobs.get(id) else { return None };
+        let line = &self.pending[*node];
+        // One that can never start is told so, and no position.
+        let of = line.count_satisfiable() + usize::from(!line.is_in_line(key, *shape));
         self.explain_pending_at(id, Position { place: self.count_in_turn_before(*node, key) + 1, of })
     }
 
-    /// All lines, queue by queue, in order.
+    /// All lines, queue by queue, in order, each job with its position among those that may ever start. One that can
+    /// never start has the place that it would have if it could.
     pub fn list_pending_positions(&self) -> impl Iterator<Item = (&JobId, Position)> {
         self.queues.nodes().flat_map(|node| {
             let line = &self.pending[node];
+            let (all, mut before) = (line.count_satisfiable(), 0);
+            let place = move |key: &JobKey| {
+                let counts = usize::from(line.shape_of(key).is_some_and(|shape| line.is_in_line(key, shape)));
+                before += counts;
+                Position { place: before + 1 - counts, of: all + 1 - counts }
+            };
             let jobs = self.list_in_turn(node).into_iter().filter(|key| !key.id.is_choice());
-            jobs.enumerate().map(|(i, key)| (&key.id, Position { place: i + 1, of: line.len() }))
+            jobs.scan(place, |place, key| Some((&key.id, place(key))))
         })
     }
 
@@ -82,7 +91,7 @@ impl Engine {
         self.queues.nodes().flat_map(move |node| {
             let slot = &self.queues[node];
             let line = &self.pending[node];
-            let of = line.len();
+            let of = line.count_satisfiable();
             let mut last: Option<&JobId> = None;
             let heads = line
                 .list_satisfiable_jobs()

@@ -178,6 +178,7 @@ impl Engine {
         self.update_blocked(node, shape);
         self.schedule_aging(node, &key);
         self.jobs.insert(job.id, QueueingState::Pending { node, key, shape, rank });
+        self.mark_beyond_reach(node, shape);
         self.mark_head_changed(node);
         true
     }

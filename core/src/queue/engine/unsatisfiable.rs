@@ -9,7 +9,7 @@ use crate::queue::{
     capacity::ClusterCapacity,
     engine::{Engine, QueueingState, refusals::CapacityLack},
     pending::{job_order::JobId, line::Inadmissible, shape_table::ShapeId},
-    quota::{admission, slot::QueueIndex},
+    quota::{admission::list_beyond_reach, slot::QueueIndex},
 };
 
 impl Engine {
@@ -101,6 +101,21 @@ impl Engine {
         self.reservations.changed = true;
     }
 
+    /// What asks for more than its queue can ever have is known for it at once: in a fifo queue its turn may be far,
+    /// and while releases are paused nobody is asked.
+    pub(crate) fn mark_beyond_reach(&mut self, node: QueueIndex, shape: ShapeId) {
+        let slot = &self.queues[node];
+        let beyond: Vec<_> = list_beyond_reach(slot, &self.shapes[shape]).copied().collect();
+        if self.pending[node].inadmissible_cause(shape).is_none()
+            && let Some((at, dim, needed)) = self.queues.find_first_short_quota(&slot.path, &beyond)
+        {
+            let cause = Inadmissible::Quota(at, dim, needed);
+            self.pending.set_inadmissible(&self.queues, node, shape, cause);
+            self.update_unsatisfiable(node, shape, cause);
+            self.update_blocked(node, shape);
+        }
+    }
+
     /// Records whether an inadmissible shape can never fit.
     pub(crate) fn update_unsatisfiable(&mut self, node: QueueIndex, shape: ShapeId, cause: Inadmissible) {
         let slot = &self.queues[node];
@@ -110,7 +125,7 @@ impl Engine {
                 .is_some_and(|key| self.exceeds_quota_with_resized_job(node, shape, &key.id))
         };
         let unsatisfiable =
-            cause == Inadmissible::Never || admission::exceeds_reachable_quota(slot, &self.shapes[shape]) || resized();
+            cause == Inadmissible::Never || list_beyond_reach(slot, &self.shapes[shape]).next().is_some() || resized();
         self.pending.set_unsatisfiable(node, shape, unsatisfiable);
         if let Some(preemptor) =
             self.reservations.preemptor.as_ref().filter(|job| unsatisfiable && self.jobs.has_choice(job.as_str()))
@@ -123,8 +138,13 @@ impl Engine {
     /// The same for all shapes, after limits changed.
     pub(crate) fn update_all_unsatisfiable(&mut self) {
         for node in self.queues.nodes().collect::<Vec<_>>() {
-            let sleeping: Vec<_> = self.pending[node].list_inadmissible_shapes().collect();
-            sleeping.into_iter().for_each(|(shape, cause)| self.update_unsatisfiable(node, shape, cause));
+            let shapes: Vec<ShapeId> = self.pending[node].shapes().collect();
+            for shape in shapes {
+                match self.pending[node].inadmissible_cause(shape) {
+                    Some(cause) => self.update_unsatisfiable(node, shape, cause),
+                    None => self.mark_beyond_reach(node, shape),
+                }
+            }
             self.mark_head_changed(node);
         }
     }

@@ -95,6 +95,8 @@ pub(crate) struct PendingLine {
     inadmissible: BTreeMap<ShapeId, Inadmissible>,
     /// Those of them that can never start: nobody waits behind them.
     unsatisfiable: BTreeSet<ShapeId>,
+    /// Entries of these shapes.
+    unsatisfiable_entries: usize,
     /// Entries for other card models than the first of their jobs.
     choices: usize,
 }
@@ -105,11 +107,29 @@ impl PendingLine {
         self.jobs.len() - self.choices
     }
 
+    /// How many jobs may ever start, as far as is known. Costs as many steps as there are jobs if some of them have a
+    /// choice of card models.
+    pub(crate) fn count_satisfiable(&self) -> usize {
+        match self.choices {
+            0 => self.jobs.len() - self.unsatisfiable_entries,
+            _ => self.jobs.iter().filter(|(key, shape)| self.is_in_line(key, **shape)).count(),
+        }
+    }
+
+    /// Whether an entry stands for its job in line, and that may start on one of its card models, as far as is known.
+    pub(crate) fn is_in_line(&self, key: &JobKey, shape: ShapeId) -> bool {
+        let others = || self.jobs.range(key..).take_while(|(other, _)| other.id.is_of_same_job(&key.id));
+        let may_start = || {
+            !self.unsatisfiable.contains(&shape)
+                || (self.choices > 0 && others().any(|(_, shape)| !self.unsatisfiable.contains(shape)))
+        };
+        !key.id.is_choice() && may_start()
+    }
+
     pub(crate) fn keys(&self) -> impl Iterator<Item = &JobKey> {
         self.jobs.keys()
     }
 
-    #[cfg(test)]
     pub(crate) fn shapes(&self) -> impl Iterator<Item = ShapeId> {
         self.shapes.keys().copied()
     }
@@ -196,11 +216,6 @@ impl PendingLine {
         self.waiting.of_tenants.iter().map(|(tenants, firsts)| (&**tenants, firsts))
     }
 
-    /// Inadmissible shapes and what each lacks.
-    pub(crate) fn list_inadmissible_shapes(&self) -> impl Iterator<Item = (ShapeId, Inadmissible)> {
-        self.inadmissible.iter().map(|(shape, cause)| (*shape, *cause))
-    }
-
     /// Shapes that are not inadmissible.
     pub(crate) fn admissible_shapes(&self) -> impl Iterator<Item = ShapeId> {
         self.admissible.all.iter().map(|(_, shape)| *shape)
@@ -213,10 +228,13 @@ impl PendingLine {
 
     /// Whether an inadmissible shape can ever start.
     pub(crate) fn set_unsatisfiable(&mut self, shape: ShapeId, unsatisfiable: bool) {
+        let count = self.count_of(shape);
         if unsatisfiable && self.inadmissible.contains_key(&shape) {
-            self.unsatisfiable.insert(shape);
-        } else {
-            self.unsatisfiable.remove(&shape);
+            if self.unsatisfiable.insert(shape) {
+                self.unsatisfiable_entries += count;
+            }
+        } else if self.unsatisfiable.remove(&shape) {
+            self.unsatisfiable_entries -= count;
         }
     }
 
@@ -225,18 +243,18 @@ impl PendingLine {
         self.jobs.iter().map(|(key, shape)| (key, *shape))
     }
 
-    /// Jobs before `key`; costs as many steps as it is away from the nearer end.
+    /// Jobs before `key` that may ever start; costs as many steps as it is away from the nearer end.
     pub(crate) fn count_before(&self, key: &JobKey) -> usize {
         let (mut front, mut back) = (self.jobs.range(..key), self.jobs.range(key..));
         let (mut before, mut after) = (0, 0);
         loop {
             match front.next() {
                 None => return before,
-                Some((key, _)) => before += usize::from(!key.id.is_choice()),
+                Some((key, shape)) => before += usize::from(self.is_in_line(key, *shape)),
             }
             match back.next() {
-                None => return self.len() - after,
-                Some((key, _)) => after += usize::from(!key.id.is_choice()),
+                None => return self.count_satisfiable() - after,
+                Some((key, shape)) => after += usize::from(self.is_in_line(key, *shape)),
             }
         }
     }
@@ -244,15 +262,15 @@ impl PendingLine {
     /// The same where tenants take turns, by what those of a shape have beside the one of `key`. Costs as many steps as
     /// there are shapes, and jobs before.
     pub(crate) fn count_before_by_share(&self, key: &JobKey, compare: impl Fn(&[Dim]) -> Ordering) -> usize {
-        let count = |SameShape { jobs, tenants }: &SameShape| {
+        let count = |(shape, SameShape { jobs, tenants }): (&ShapeId, &SameShape)| {
             let share = compare(tenants);
             let is_before = |other: &&JobKey| {
                 let by_turn = other.priority.cmp(&key.priority).then(share);
                 by_turn.then_with(|| (*other).cmp(key)).is_lt()
             };
-            jobs.iter().take_while(is_before).filter(|other| !other.id.is_choice()).count()
+            jobs.iter().take_while(is_before).filter(|other| self.is_in_line(other, *shape)).count()
         };
-        self.shapes.values().map(count).sum()
+        self.shapes.iter().map(count).sum()
     }
 
     /// Adds a job of a shape, which is of these tenants.
@@ -270,6 +288,7 @@ impl PendingLine {
         let is_choice = key.id.is_choice();
         if self.jobs.insert(key, shape).is_none() {
             self.choices += usize::from(is_choice);
+            self.unsatisfiable_entries += usize::from(self.unsatisfiable.contains(&shape));
         }
     }
 
@@ -277,6 +296,7 @@ impl PendingLine {
     pub(crate) fn remove(&mut self, key: &JobKey) {
         let Some(shape) = self.jobs.remove(key) else { return };
         self.choices -= usize::from(key.id.is_choice());
+        self.unsatisfiable_entries -= usize::from(self.unsatisfiable.contains(&shape));
         let Some(SameShape { jobs: same, tenants }) = self.shapes.get_mut(&shape) else { return };
         same.remove(key);
         let next = same.first().cloned();
@@ -305,8 +325,8 @@ impl PendingLine {
 
     /// Considers a shape again; what it lacked, if it was inadmissible.
     pub(crate) fn requeue_shape(&mut self, shape: ShapeId) -> Option<Inadmissible> {
+        self.set_unsatisfiable(shape, false);
         let cause = self.inadmissible.remove(&shape)?;
-        self.unsatisfiable.remove(&shape);
         if let Some((first, tenants)) =
             self.shapes.get(&shape).and_then(|same| Some((same.jobs.first()?, &same.tenants)))
         {
@@ -323,7 +343,10 @@ mod tests {
     use std::{cell::Cell, cmp::Reverse};
 
     use super::*;
-    use crate::{queue::quota::amounts::Dims, tenant::Tenant};
+    use crate::{
+        queue::{pending::job_order::JobId, quota::amounts::Dims},
+        tenant::Tenant,
+    };
 
     fn key(priority: i32, created: i64, id: &str) -> JobKey {
         JobKey { priority: Reverse(priority), deadline: JobKey::NO_DEADLINE, created: created.into(), id: id.into() }
@@ -370,14 +393,46 @@ mod tests {
     }
 
     #[test]
-    fn places_are_counted_from_the_nearer_end() {
+    fn places_are_counted_from_the_nearer_end_over_jobs_that_may_ever_start() {
         let mut line = PendingLine::default();
-        let keys: Vec<JobKey> = (0..10).map(|i| key(0, i, "x")).collect();
-        for key in &keys {
-            line.insert(key.clone(), ShapeId(0), &[]);
-        }
+        let keys: Vec<JobKey> = (0..12).map(|i| key(0, i, "x")).collect();
         for (i, key) in keys.iter().enumerate() {
-            assert_eq!(line.count_before(key), i);
+            line.insert(key.clone(), ShapeId(i as u32 % 3), &[]);
+        }
+        let check = |line: &PendingLine, hopeless: &[usize]| {
+            let may_start = |i: &usize| !hopeless.contains(&(i % 3));
+            for (i, key) in keys.iter().enumerate() {
+                assert_eq!(line.count_before(key), (0..i).filter(may_start).count(), "{i} {hopeless:?}");
+            }
+            assert_eq!(line.count_satisfiable(), (0..keys.len()).filter(may_start).count());
+        };
+        check(&line, &[]);
+        line.mark_inadmissible(ShapeId(1), Inadmissible::Never);
+        line.set_unsatisfiable(ShapeId(1), true);
+        check(&line, &[1]);
+        // Whether it is said twice, and of jobs that come and go.
+        line.set_unsatisfiable(ShapeId(1), true);
+        line.remove(&keys[1]);
+        line.insert(keys[1].clone(), ShapeId(1), &[]);
+        check(&line, &[1]);
+        line.requeue_shape(ShapeId(1));
+        check(&line, &[]);
+    }
+
+    #[test]
+    fn a_job_is_in_line_if_it_may_ever_start_on_one_card_model() {
+        let mut line = PendingLine::default();
+        for (created, id, shape) in
+            [(1, JobId::from("a"), 0), (1, JobId::from("a").with_choice(0), 1), (2, "b".into(), 2)]
+        {
+            line.insert(JobKey { id, ..key(0, created, "") }, ShapeId(shape), &[]);
+        }
+        let counts = |line: &PendingLine| (line.count_satisfiable(), line.count_before(&key(0, 2, "b")));
+        assert_eq!(counts(&line), (2, 1));
+        for (shape, now) in [(0, (2, 1)), (1, (1, 0))] {
+            line.mark_inadmissible(ShapeId(shape), Inadmissible::Never);
+            line.set_unsatisfiable(ShapeId(shape), true);
+            assert_eq!(counts(&line), now);
         }
     }
 

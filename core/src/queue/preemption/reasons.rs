@@ -7,6 +7,7 @@ use crate::{
     gang::QueueName,
     quantity::Quantity,
     resources::{ResourceName, Resources},
+    text::count_noun,
     time::EpochSeconds,
 };
 
@@ -237,13 +238,14 @@ impl fmt::Display for NoEvictions {
             }
             AttemptRefusal::Unneeded => f.write_str("fits without any eviction"),
             AttemptRefusal::Backoff { failed, .. } => {
-                write!(f, "{failed} earlier {} failed; waits before the next", plural_of(*failed, "attempt"))
+                write!(f, "{} failed; waits before the next", count_noun(*failed, "earlier attempt"))
             }
             AttemptRefusal::TooMany { needs, most } => {
-                write!(f, "{needs} jobs would have to be evicted, and one attempt may evict {most}")
+                write!(f, "{} would have to be evicted, and one attempt may evict {most}", count_noun(*needs, "job"))
             }
             AttemptRefusal::Rate { needs, has, most, .. } => {
-                write!(f, "{needs} evictions are needed and {has} are left in the fleet's budget for now")?;
+                let needed = count_noun(*needs, "eviction");
+                write!(f, "it takes {needed}, and the fleet's budget has {has} left for now")?;
                 if needs > most {
                     write!(
                         f,
@@ -260,8 +262,8 @@ impl fmt::Display for NoEvictions {
                 write_exemptions(f, &self.exempt)
             }
             AttemptRefusal::TooLittle { jobs, frees } => {
-                let jobs_word = plural_of(u32::try_from(*jobs).unwrap_or(u32::MAX), "job");
-                write!(f, "not even without the {jobs} {jobs_word} that may be evicted ({frees}) would it fit")?;
+                let jobs = count_noun(*jobs, "job");
+                write!(f, "not even without the {jobs} that may be evicted ({frees}) would it fit")?;
                 write_exemptions(f, &self.exempt)
             }
         }
@@ -273,8 +275,4 @@ fn write_exemptions(f: &mut fmt::Formatter<'_>, exempt: &BTreeMap<Exemption, usi
         write!(f, "{}{jobs} {why}", if i == 0 { "; left alone: " } else { ", " })?;
     }
     Ok(())
-}
-
-fn plural_of(number: u32, word: &str) -> String {
-    if number == 1 { word.to_owned() } else { format!("{word}s") }
 }

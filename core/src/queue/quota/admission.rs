@@ -231,10 +231,10 @@ pub(crate) fn find_first_short_quota(
     })
 }
 
-/// Whether no ceiling on the way up could ever be met while queues are as they are, whatever ends or comes back.
-pub(crate) fn exceeds_reachable_quota(slot: &Slot, shape: &JobShape) -> bool {
-    slot.problem.is_none()
-        && shape.sparse.iter().any(|(dim, asked)| slot.reach.get(*dim).is_some_and(|most| *asked > most))
+/// What of it no ceiling on the way up could ever leave while queues are as they are, whatever ends or comes back.
+pub(crate) fn list_beyond_reach<'a>(slot: &'a Slot, shape: &'a JobShape) -> impl Iterator<Item = &'a (Dim, Amount)> {
+    let asked = shape.sparse.iter().filter(|_| slot.problem.is_none());
+    asked.filter(|(dim, asked)| slot.reach.get(*dim).is_some_and(|most| *asked > most))
 }
 
 /// The reason why a ceiling can never be met, if it can not: more than the whole limit, with what the job `holds` there

@@ -74,7 +74,7 @@ fn a_pause_releases_nothing_and_ends_where_it_began() {
     assert_eq!(released(&mut engine), [""; 0]);
     assert_eq!((token(&engine, "small"), token(&engine, "never")), ("Paused", "ExceedsCapability"));
     let why = engine.explain_pending("small").unwrap().to_string();
-    assert_eq!(why, "waits in queue q, position 2 of 3: an admin paused all releases (upgrade)");
+    assert_eq!(why, "waits in queue q, position 2 of 2: an admin paused all releases (upgrade)");
     // Nobody is evicted for one who could not start, and nothing falls due.
     assert!(engine.list_preemption_candidates(9).is_empty() && engine.next_due().is_none());
     assert!(engine.set_paused(None));
@@ -216,13 +216,44 @@ fn nobody_waits_behind_who_can_never_start() {
         "can never start in queue q: needs cpu 75, more than 70, which is what other queues' guarantees leave to queue q"
     );
     let heads = |engine: &Engine| engine.queue_heads(4).map(|(id, at)| (id.to_string(), at.place)).collect::<Vec<_>>();
-    assert_eq!(heads(&engine), [("big".to_owned(), 4)], "who may claim");
+    assert_eq!(heads(&engine), [("big".to_owned(), 1)], "who may claim");
     // Once it can, it is the first again.
     engine.set_queue(queue("g", 100));
     assert!(engine.release_next_by_fit(fit).is_none());
     assert_eq!([token(&engine, "left"), token(&engine, "big")], ["WaitingForQuota", "BehindQueueHead"]);
     engine.remove_job("runs");
     assert_eq!(engine.release_next_by_fit(fit).unwrap().id.as_str(), "left");
+}
+
+/// Found by a user: position 5, behind four that can never start.
+#[test]
+fn who_can_never_start_is_in_nobodys_position() {
+    for (dequeue, paused) in [(Dequeue::Traverse, false), (Dequeue::Fifo, false), (Dequeue::Traverse, true)] {
+        let mut engine = engine([QueueSpec { dequeue, ..queue("q", 10) }], 100);
+        engine.set_paused(paused.then(|| "upgrade".into()));
+        engine.charge_job(&"runs".into(), &"q".into(), &cpu(8));
+        assert!(released(&mut engine).is_empty());
+        for (i, (id, asked)) in [("n1", 11), ("a", 5), ("n2", 12), ("n3", 12), ("b", 6)].into_iter().enumerate() {
+            engine.enqueue_job(job(id, "q", i as i64, cpu(asked)));
+        }
+        assert!(released(&mut engine).is_empty());
+        let says = |id: &str| engine.explain_pending(id).unwrap().to_string();
+        assert!(says("a").contains("position 1 of 2") && says("b").contains("position 2 of 2"), "{}", says("b"));
+        let line: Vec<_> = engine.list_pending_positions().collect();
+        assert_eq!(
+            line.iter().map(|(id, at)| (id.as_str(), at.place)).collect::<Vec<_>>(),
+            [("n1", 1), ("a", 1), ("n2", 2), ("n3", 2), ("b", 2)]
+        );
+        for (id, at) in line {
+            let reason = engine.explain_pending_at(id.as_str(), at).unwrap();
+            assert_eq!(reason.to_string(), says(id.as_str()));
+            assert_eq!(reason.is_unsatisfiable(), engine.is_unsatisfiable(id.as_str()), "{id} {dequeue:?} {paused}");
+        }
+        // They are in line again once their queue may have so much.
+        engine.set_queue(QueueSpec { dequeue, ..queue("q", 12) });
+        assert!(released(&mut engine).is_empty());
+        assert!(engine.explain_pending("b").unwrap().to_string().contains("position 5 of 5"));
+    }
 }
 
 /// While a cluster is away, or one is unknown, more may come.

@@ -29,7 +29,7 @@ fn a_job_beyond_a_running_limit_waits_with_the_numbers_and_starts_when_one_ends(
     assert_eq!(token(&engine, "a2"), "WaitingForRunningJobs");
     assert_eq!(
         says(&engine, "a2"),
-        "waits in queue a, position 1 of 1: 2 jobs run in queue top and those below it, and 2 are the most"
+        "waits in queue a, position 1 of 1: 2 jobs running in queue top and those below it, 2 at most"
     );
     // It is still one job as its pods end, and none when nothing of it is left.
     engine.charge_job(&"a1".into(), &"a".into(), &cpu(0));
@@ -48,7 +48,7 @@ fn jobs_of_another_namespace_pass_one_whose_namespace_runs_as_many_as_it_may() {
     assert_eq!(released(&mut engine), ["m1", "w1"]);
     assert_eq!(
         says(&engine, "m2"),
-        "waits in queue q, position 1 of 2: 1 jobs of namespace ml run in queue q and those below it, and 1 are the most"
+        "waits in queue q, position 1 of 2: 1 job of namespace ml running in queue q and those below it, 1 at most"
     );
     assert!(!engine.has_reservation("m2"), "what is reserved for it would be kept from other namespaces");
     engine.remove_job("w1");
@@ -70,14 +70,11 @@ fn a_user_is_limited_in_all_namespaces_together_and_beside_each_of_them() {
         engine.enqueue_job(job);
     }
     assert_eq!(released(&mut engine), ["1", "3"]);
-    let most = "run in queue q and those below it, and";
-    assert_eq!(
-        says(&engine, "2"),
-        format!("waits in queue q, position 1 of 2: 1 jobs of user ada {most} 1 are the most")
-    );
+    let most = "running in queue q and those below it,";
+    assert_eq!(says(&engine, "2"), format!("waits in queue q, position 1 of 2: 1 job of user ada {most} 1 at most"));
     assert_eq!(
         says(&engine, "4"),
-        format!("waits in queue q, position 2 of 2: 2 jobs of namespace ml {most} 2 are the most")
+        format!("waits in queue q, position 2 of 2: 2 jobs of namespace ml {most} 2 at most")
     );
     engine.remove_job("1");
     assert_eq!(released(&mut engine), ["2", "4"]);
@@ -132,8 +129,8 @@ fn the_place_of_a_job_that_has_a_reservation_is_kept_with_it() {
     assert_eq!(released(&mut engine), [""; 0]);
     assert_eq!(
         says(&engine, "small"),
-        "waits in queue q, position 2 of 2: 1 jobs run in queue q and those below it, 1 more are reserved for jobs that \
-         rank before it and have waited long, and 2 are the most"
+        "waits in queue q, position 2 of 2: 1 job running in queue q and those below it, 1 more reserved for those \
+         that rank before it and have waited long, 2 at most"
     );
     engine.remove_job("runs");
     assert_eq!(released(&mut engine), ["waits", "small"]);

@@ -1,8 +1,10 @@
 //! Requests that did not succeed.
 
+use caldera_runtime::client::describe_error;
+
 /// A request that did not succeed.
 #[derive(Debug, thiserror::Error)]
-#[error("{what}: {source}")]
+#[error("{what}: {}", describe_error(.source))]
 pub struct ApiError {
     what: String,
     source: Box<kube::Error>,

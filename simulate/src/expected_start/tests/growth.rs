@@ -85,7 +85,7 @@ fn a_start_behind_a_job_that_waits_for_nodes_rests_on_them_too() {
     let found = expect_starts(&state, ASSUME, || true).unwrap();
     let (first, second) = (instant(found["first"].at).unwrap(), instant(found["second"].at).unwrap());
     assert!(first == NOW + 300 && second >= first + 600, "{first} {second}");
-    let text = "1 of the 1 jobs before it waits for nodes to come".to_owned();
+    let text = "the job before it waits for nodes to come".to_owned();
     assert_eq!(told(&state, "second"), (text, false));
 }
 

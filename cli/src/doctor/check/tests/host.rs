@@ -305,7 +305,7 @@ fn two_controllers_with_a_lease_each_are_reported_and_a_dead_one_beside_a_live_o
 #[test]
 fn a_job_that_waits_without_a_pod_group_shows_that_no_controller_runs() {
     let plant = |facts: &mut Facts| facts.pod_groups = Ok(Vec::new());
-    finds(plant, Check::Components, Severity::Error, &["1 jobs wait", "no controller", "ns/j-job"]);
+    finds(plant, Check::Components, Severity::Error, &["1 waiting job without", "no controller", "ns/j-job"]);
     let mut facts = healthy();
     facts.pod_groups = Ok(Vec::new());
     facts.bindings.as_mut().unwrap()[0].created = second(-30);

@@ -68,6 +68,7 @@ fn healthy() -> Facts {
     };
     Facts {
         now: second(0).unwrap(),
+        host_kubeconfig: None,
         grace: 60,
         versions: Versions { caldera: "2.0.0".into(), host: "v1.36.1".into(), members: Vec::new() },
         our_clock: Some(0),

@@ -226,3 +226,31 @@ fn a_bundle_that_has_expired_or_will_soon_is_reported_with_what_renews_it() {
     let found = check_webhooks(&facts);
     assert!(found[0].fix.as_ref().is_some_and(|fix| fix.contains("caldera.dev/rotate=now")), "{found:?}");
 }
+
+/// Found by a user: the advice said `https://HOST:PORT` of a webhook that was registered.
+#[test]
+fn a_fix_has_what_is_known_of_the_installation_and_capitals_only_for_the_rest() {
+    let gone = |facts: &mut Facts| facts.validating = Ok(Vec::new());
+    let of_url = fix_after(gone);
+    assert!(of_url.contains("--webhook-url https://h:1 --ca-bundle"), "{of_url}");
+    let of_service = fix_after(|facts| {
+        gone(facts);
+        let service = json!({"service": {"namespace": "caldera-system", "name": "caldera-webhook", "port": 443}});
+        for hook in facts.mutating.as_mut().unwrap()[0]["webhooks"].as_array_mut().unwrap() {
+            hook["clientConfig"] = service.clone();
+        }
+        facts.interpreters = Err("forbidden".into());
+    });
+    assert!(of_service.contains("--webhook-service caldera-system/caldera-webhook:443 "), "{of_service}");
+    let unknown = fix_after(|facts| {
+        (facts.mutating, facts.validating, facts.interpreters) = (Ok(Vec::new()), Ok(Vec::new()), Ok(Vec::new()));
+    });
+    assert!(unknown.contains("https://HOST:PORT"), "{unknown}");
+    let other = |facts: &mut Facts| facts.leases.as_mut().unwrap()[0].version = Some("1.0.0".into());
+    assert_eq!(fix_after(other), "caldera upgrade");
+    let named = fix_after(|facts| {
+        other(facts);
+        facts.host_kubeconfig = Some("host.kubeconfig".into());
+    });
+    assert_eq!(named, "caldera upgrade --kubeconfig host.kubeconfig");
+}

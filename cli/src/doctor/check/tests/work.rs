@@ -88,12 +88,12 @@ fn a_binding_without_a_gate_is_reported_unless_somebody_suspended_it() {
         ungated(binding);
         binding.clusters = 0;
     };
-    finds(change(waits), Check::Records, Severity::Error, &["1 bindings have no gate", "ns/j-job"]);
+    finds(change(waits), Check::Records, Severity::Error, &["1 binding without a gate, as if", "ns/j-job"]);
     let runs = |binding: &mut CheckedBinding| {
         ungated(binding);
         (binding.clusters, binding.admitted) = (2, false);
     };
-    finds(change(runs), Check::Records, Severity::Warning, &["1 bindings were placed without a gate, and run on"]);
+    finds(change(runs), Check::Records, Severity::Warning, &["1 binding placed without a gate, and running on"]);
     let mut facts = healthy();
     change(runs)(&mut facts);
     let fixes: Vec<String> = find_faults(&facts).into_iter().filter_map(|finding| finding.fix).collect();
@@ -116,7 +116,7 @@ fn a_binding_without_a_gate_is_reported_unless_somebody_suspended_it() {
 #[test]
 fn gates_that_contradict_the_rest_of_the_binding_are_reported() {
     let plant = change(|binding| binding.suspended = false);
-    finds(plant, Check::Records, Severity::Warning, &["closed gate and are not suspended"]);
+    finds(plant, Check::Records, Severity::Warning, &["closed gate and not suspended"]);
     let plant = change(|binding| binding.clusters = 1);
     finds(plant, Check::Records, Severity::Warning, &["placed behind a closed gate"]);
     let plant = change(|binding| (binding.gate, binding.suspended) = (Some("open".into()), false));
@@ -126,7 +126,7 @@ fn gates_that_contradict_the_rest_of_the_binding_are_reported() {
 #[test]
 fn a_record_that_can_not_be_read_is_reported_by_its_annotation() {
     let plant = change(|binding| binding.unreadable = vec!["caldera.dev/plan"]);
-    finds(plant, Check::Records, Severity::Error, &["caldera.dev/plan of 1 bindings can not be read"]);
+    finds(plant, Check::Records, Severity::Error, &["caldera.dev/plan of 1 binding can not be read"]);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn an_orphaned_binding_is_reported() {
         // Else it also waits without a PodGroup.
         change(|binding| (binding.gate, binding.queued) = (None, false))(facts);
     };
-    finds(plant, Check::Records, Severity::Error, &["1 bindings are of workloads that are not there"]);
+    finds(plant, Check::Records, Severity::Error, &["1 binding without a workload"]);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn what_outlives_its_owner_is_reported() {
             created: second(-99),
         });
     };
-    finds(plant, Check::Garbage, Severity::Warning, &["outlived their workloads", "ns/g"]);
+    finds(plant, Check::Garbage, Severity::Warning, &["PodGroup of ours without a workload", "ns/g"]);
     let work =
         |age: i64, may_run| WorkFacts { key: "es/w".into(), binding: "ns/gone".into(), created: second(-age), may_run };
     let plant = |facts: &mut Facts| facts.works = Ok(vec![work(61, true), work(5, true)]);

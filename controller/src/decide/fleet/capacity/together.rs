@@ -49,7 +49,7 @@ impl fmt::Display for NotPlacedTogether {
         self.why.fmt(f)?;
         match self.of {
             1 => Ok(()),
-            of => write!(f, "; of {of} jobs that start together {} find a place", self.number),
+            of => write!(f, "; there is room for {} of {of} jobs that start together", self.number),
         }
     }
 }

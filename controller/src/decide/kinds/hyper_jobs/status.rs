@@ -12,6 +12,7 @@
 //!   changed, and says which and why.
 //! - Conditions of others stay; a time changes only with its status.
 
+use caldera_core::text::count_noun;
 use caldera_crds::hyper_job::{MOST_REPLICATED_JOBS, count_needed, list_replicated_jobs};
 use caldera_runtime::clock::format_time;
 use jiff::Timestamp;
@@ -108,8 +109,8 @@ fn build_conditions(
     let running = count(&["Running", "Completing", "Terminating", "Aborting"]);
     let is_over = all > 0 && completed + failed == all;
     let are_enough = completed >= needed;
-    let numbers =
-        format!("of {all} jobs {running} run, {completed} are completed and {failed} failed; {needed} are needed");
+    let jobs = count_noun(all, "job");
+    let numbers = format!("of {jobs} {running} running, {completed} completed, {failed} failed; {needed} needed");
     let run = match () {
         () if is_over => (false, "Ended"),
         () if all - failed < needed => (false, "TooFewLeft"),
@@ -118,7 +119,7 @@ fn build_conditions(
     };
     let waiting: Vec<&ChildState> = children.iter().filter(|child| child.waits.is_some()).collect();
     let admitted = all - waiting.len();
-    let of_needed = format!("of {all} jobs {admitted} hold quota or have ended; {needed} are needed");
+    let of_needed = format!("of {jobs} {admitted} with quota or ended; {needed} needed");
     let why = waiting.first().and_then(|child| Some((child, child.waits.as_deref().filter(|why| !why.is_empty())?)));
     let admission = match why.filter(|_| admitted < needed) {
         _ if admitted >= needed => (true, "Admitted", of_needed),
@@ -128,7 +129,7 @@ fn build_conditions(
     let made = children.iter().filter(|child| child.is_made).count();
     let created = match problem {
         Some(problem) => (false, "JobRefused", problem.to_owned()),
-        None if made < all => (false, "Creating", format!("{made} of {all} jobs are made")),
+        None if made < all => (false, "Creating", format!("{made} of {jobs} made")),
         None => (true, "Created", "every job is as its template says, or has ended".to_owned()),
     };
     let reported = [

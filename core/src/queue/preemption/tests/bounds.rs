@@ -23,7 +23,7 @@ fn a_fleet_s_evictions_are_bounded_in_every_stretch_of_time() {
     );
     assert_eq!(
         why.to_string(),
-        "preemption for cpu 4: 2 evictions are needed and 0 are left in the fleet's budget for now"
+        "preemption for cpu 4: it takes 2 evictions, and the fleet's budget has 0 left for now"
     );
     assert_eq!(
         (
@@ -51,7 +51,7 @@ fn an_attempt_larger_than_the_bucket_is_made_once_it_is_full_and_paid_back_befor
     );
     assert_eq!(
         why.to_string(),
-        "preemption for cpu 6: 3 evictions are needed and 1 are left in the fleet's budget for now; it holds 2 at most: they are \
+        "preemption for cpu 6: it takes 3 evictions, and the fleet's budget has 1 left for now; it holds 2 at most: they are \
          made once it is full, and paid back before any other"
     );
     assert_eq!(at(1060, &budget).unwrap().victims.len(), 3);
