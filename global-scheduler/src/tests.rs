@@ -1,5 +1,6 @@
 //! Decisions from objects as they come from the API, without an API.
 
+mod applied_placement;
 mod assumed;
 mod autoscaling;
 mod cluster_choice;

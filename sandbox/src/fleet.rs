@@ -56,6 +56,8 @@ pub struct Config {
     /// How long a member must be out of reach until the stand-in for Karmada calls it not ready. It looks three times
     /// in that time, and each ten seconds at least.
     pub not_ready_after: Duration,
+    /// Whether the stand-in for Karmada evicts from clusters for their `NoExecute` taints.
+    pub evicts_by_taints: bool,
     /// What was in other servers and is in these from the start, by `host` or the member's name.
     pub restored: BTreeMap<String, Vec<Value>>,
 }
@@ -88,6 +90,7 @@ impl Config {
             members: (0..count).map(member).collect(),
             default_run: Duration::from_secs(2),
             not_ready_after: Duration::from_secs(30),
+            evicts_by_taints: false,
             restored: BTreeMap::new(),
         }
     }
@@ -226,7 +229,7 @@ impl Fleet {
         crds.extend(caldera_crds::manifests::build_federation_crds());
         install_all(&host_client, "host", crds).await?;
         restore(&server, "host", config.restored.remove("host").unwrap_or_default())?;
-        run_karmada(&host, config.not_ready_after, shutdown)?;
+        run_karmada(&host, &config, shutdown)?;
 
         let mut starting = Vec::new();
         let mut stops = BTreeMap::new();
@@ -321,11 +324,12 @@ fn client_of(endpoint: &Endpoint, component: &str, counts: &WriteCounts) -> Resu
         .map_err(|source| Error::Client { server: endpoint.name.clone(), source: Box::new(source) })
 }
 
-fn run_karmada(host: &Endpoint, not_ready_after: Duration, shutdown: &CancellationToken) -> Result<(), Error> {
+fn run_karmada(host: &Endpoint, fleet: &Config, shutdown: &CancellationToken) -> Result<(), Error> {
     let client = client_of(host, "karmada", &WriteCounts::default())?;
     let mut config = karmada::Config::default();
-    config.pace.threshold = not_ready_after;
-    config.pace.every = config.pace.every.min(not_ready_after / 3);
+    config.pace.threshold = fleet.not_ready_after;
+    config.pace.every = config.pace.every.min(fleet.not_ready_after / 3);
+    config.evictions.by_taints = fleet.evicts_by_taints;
     let shutdown = shutdown.clone();
     tokio::spawn(async move {
         if let Err(error) = karmada::run(config, client, shutdown).await {

@@ -200,8 +200,8 @@ pub(super) fn list_alerts() -> Vec<Alert> {
             format!("{} == 0", controller::CLUSTER_READY.series_name()),
             "5m",
             "Cluster {{ $labels.cluster }} is not ready",
-            "`caldera cluster describe CLUSTER` shows its conditions. Gangs that have a part there are moved by Karmada's \
-             failover, if that is on.",
+            "`caldera cluster describe CLUSTER` shows its conditions. Gangs that have a part there are withdrawn after \
+             `--member-lost-after`, and run again once their old copies are known to be gone: page tasks/disaster.md.",
         ),
         alert(
             "CalderaInventoryOld",

@@ -8,7 +8,8 @@ use caldera_crds::names::caldera::FENCED_AT;
 use caldera_e2e::{
     Scenario,
     kinds::Kind,
-    manifest::{aggregated, job, task},
+    manifest::{aggregated, deployment, job, task},
+    skip,
 };
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -143,6 +144,45 @@ fn a_member_that_is_out_of_reach_for_a_moment_loses_nothing() {
             ensure!(eviction(&binding).is_null(), "{}", eviction(&binding));
             ensure!(pods(&s, &stays).await + pods(&s, &lost).await == 4);
             Ok(())
+        },
+    );
+}
+
+/// Longer than Karmada takes to evict for a taint.
+const EVICTED_WITHIN: Duration = Duration::from_secs(60);
+
+/// A ClusterTaintPolicy gives what is not ready a taint that evicts.
+#[test]
+fn karmada_evicts_no_part_of_a_gang_for_the_loss_of_its_member() {
+    run_with_outage(
+        "lost-tainted",
+        |_| {},
+        async |s, queue, [stays, lost], mut outage| {
+            s.submit(Kind::Job, gang("gang", &queue), &halves([&stays, &lost])).await?;
+            s.until(Kind::Job, "gang", "runs in both", |job| job["status"]["running"] == 4).await?;
+            let before = s.until_placed("gang-job").await?;
+            let mut there = aggregated();
+            there["clusterAffinity"] = json!({"clusterNames": [lost]});
+            s.submit(Kind::Deployment, deployment("web", None, 1, "50m"), &there).await?;
+            s.until_placed("web-deployment").await?;
+            outage.begin()?;
+            s.until(Kind::Cluster, &lost, "is not ready", |cluster| !is_ready(cluster)).await?;
+            let taint = json!({"key": "cluster.karmada.io/not-ready", "effect": "NoExecute"});
+            s.patch(Kind::Cluster, &lost, &json!({"spec": {"taints": [taint]}})).await?;
+            let is_evicted = |binding: &Value| binding["spec"]["gracefulEvictionTasks"][0]["fromCluster"] == lost;
+            let other = s.until(Kind::Binding, "web-deployment", "is evicted", is_evicted);
+            let evicts = tokio::time::timeout(EVICTED_WITHIN, other).await.is_ok_and(|it| it.is_ok());
+            let binding = s.get(Kind::Binding, "gang-job").await?.unwrap_or_default();
+            outage.end()?;
+            s.patch(Kind::Cluster, &lost, &json!({"spec": {"taints": null}})).await?;
+            s.until(Kind::Cluster, &lost, "is ready", is_ready).await?;
+            if !evicts {
+                return skip("this Karmada evicts nothing for a taint");
+            }
+            ensure!(binding["spec"]["gracefulEvictionTasks"].is_null(), "{binding}");
+            ensure!(s.until_placed("gang-job").await? == before, "{binding}");
+            s.until_gone_in_member(&lost, Kind::Deployment, "web").await?;
+            s.until(Kind::Job, "gang", "runs in both", |job| job["status"]["running"] == 4).await.map(drop)
         },
     );
 }

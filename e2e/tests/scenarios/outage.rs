@@ -17,10 +17,10 @@ use caldera_e2e::{
     line::Line,
     manifest::{aggregated, job, task},
     run_configured, run_in, skip,
-    world::{self, World, fleet, join},
+    world::{self, World, join},
 };
 use caldera_runtime::client::WriteCounts;
-use caldera_sandbox::fleet::Endpoint;
+use caldera_sandbox::fleet::{Config, Endpoint, Fleet};
 use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -96,7 +96,8 @@ impl Outage {
 /// A world of two members, one of them behind a line that can be cut.
 async fn start_far_world(line: Arc<OnceLock<Line>>, change: fn(&mut ControllerConfig)) -> anyhow::Result<World> {
     let stop = CancellationToken::new();
-    let (host, other) = (fleet(1, &stop).await?, fleet(1, &stop).await?);
+    let own = Config { evicts_by_taints: true, ..Config::with_members(1) };
+    let (host, other) = (Fleet::start(own, &stop).await?, Fleet::start(Config::with_members(1), &stop).await?);
     let far = other.members[0].clone();
     let own = Line::to(&far.server).await?;
     join(&host, FAR, &Endpoint { server: own.address.clone(), ..far.clone() }).await?;

@@ -18,10 +18,10 @@ use caldera_core::{
     plan::{ClusterShare, Plan, TaskShare},
     text::count_noun,
 };
-use caldera_crds::{karmada::policy::Placement, workload::WorkloadKind};
+use caldera_crds::workload::WorkloadKind;
 
 pub use super::verdict::*;
-use super::{ended_job, rendezvous_gang};
+use super::{applied_placement::has_placement_changed, ended_job, rendezvous_gang};
 pub use crate::observe::cache::SchedulingContext;
 use crate::observe::{binding::Binding, cache::WorkloadRequest};
 
@@ -277,7 +277,7 @@ fn previous_plan(binding: &Binding, gang: &Gang, whole: bool) -> Result<Option<P
 /// Whether nothing is the case that makes Karmada, or us, schedule a binding again.
 fn is_settled(binding: &Binding, gang: &Gang, previous: Option<&Plan>, whole: bool, fleet: &Fleet) -> bool {
     let targets = &binding.place.previous;
-    if targets.is_empty() || binding.place.fresh || placement_changed(binding) {
+    if targets.is_empty() || binding.place.fresh || has_placement_changed(binding) {
         return false;
     }
     let stays = |name: &str| fleet.cluster(name).is_some_and(|cluster| !cluster.deleting);
@@ -303,28 +303,6 @@ fn is_settled(binding: &Binding, gang: &Gang, previous: Option<&Plan>, whole: bo
     binding.place.divisible && targets.iter().map(|target| target.replicas).sum::<i64>() == wanted
 }
 
-/// Karmada's `placementChanged`: against the placement that the clusters were chosen for. Of several affinity terms
-/// only the one in use counts. A record that can not be read counts as unchanged.
-fn placement_changed(binding: &Binding) -> bool {
-    let Some(applied) = binding.applied.as_deref().filter(|applied| !applied.is_empty()) else { return true };
-    let read = |text| serde_json::from_str::<Placement>(text).ok();
-    let (Some(now), Some(then)) = (binding.placement.as_deref().and_then(read), read(applied)) else { return false };
-    let observed = |placement: &Placement| {
-        let terms = placement.cluster_affinities.iter();
-        terms.clone().find(|term| term.affinity_name == binding.place.observed_affinity).cloned()
-    };
-    let same_terms = match (now.cluster_affinities.is_empty(), then.cluster_affinities.is_empty()) {
-        (true, true) => true,
-        (false, false) => observed(&now).is_some() && observed(&now) == observed(&then),
-        _ => false,
-    };
-    !same_terms
-        || now.cluster_affinity != then.cluster_affinity
-        || now.cluster_tolerations != then.cluster_tolerations
-        || now.spread_constraints != then.spread_constraints
-        || now.replica_scheduling != then.replica_scheduling
-}
-
 /// A duplicated job never runs in more clusters than it was admitted for; those it is in come first.
 fn limit_copies(binding: &Binding, copies: Option<usize>, mut decision: Decision) -> Decision {
     let Some(copies) = copies.filter(|copies| decision.targets.len() > *copies) else { return decision };
@@ -348,7 +326,7 @@ fn place_or_confirm(binding: &Binding, gang: &Gang, decision: Decision) -> Verdi
     targets.sort();
     let moved_term = decision.affinity.as_ref().is_some_and(|term| *term != binding.place.observed_affinity);
     let same = targets == decision.targets && (decision.plan.is_none() || decision.plan == binding.plan);
-    if same && !moved_term && !placement_changed(binding) {
+    if same && !moved_term && !has_placement_changed(binding) {
         return Verdict { step: status_step(binding, binding.place.fresh), awaits_capacity };
     }
     if decision.targets.is_empty() && targets.is_empty() {

@@ -23,7 +23,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    decide::placement::{SUCCESS, SUCCESS_MESSAGE},
+    decide::{
+        applied_placement::describe_applied_placement,
+        placement::{SUCCESS, SUCCESS_MESSAGE},
+    },
     observe::{
         binding::{Binding, SCHEDULED},
         ranking::WeightsFault,
@@ -74,7 +77,7 @@ pub fn build_clearing_write(binding: &Binding) -> Write {
 }
 
 fn patch_clusters(binding: &Binding, clusters: &[Value], plan: Option<String>) -> Write {
-    let applied = binding.placement.as_deref().unwrap_or_default();
+    let applied = describe_applied_placement(binding);
     let mut operations = vec![
         json!({"op": "test", "path": "/metadata/resourceVersion", "value": binding.resource_version}),
         json!({"op": "add", "path": "/spec/clusters", "value": clusters}),
