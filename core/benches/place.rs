@@ -133,11 +133,10 @@ fn capacities(count: usize) -> Vec<Capacity> {
         .into();
         NodeShape {
             labels: Some(Arc::new([("pool".to_owned(), format!("p{i}"))].into())),
-            taints: Arc::from([]),
             allocatable: Arc::new(free.clone()),
             free: Arc::new(free),
-            domains: Vec::new(),
             nodes: (0..4).map(|node| format!("n-{i}-{node}").into()).collect(),
+            ..NodeShape::default()
         }
     };
     (0..count).map(|cluster| Capacity::new((0..8).map(|i| shape(cluster, i)).collect(), Source::Nodes)).collect()

@@ -242,7 +242,10 @@ impl Fleet {
                     | Change::Nodes(_)
                     | Change::HyperNodes(_)
                     | Change::HyperNode(_)
-                    | Change::HyperNodeGone(_) => Some([None, None]),
+                    | Change::HyperNodeGone(_)
+                    | Change::NumaTopologies(_)
+                    | Change::NumaTopology(..)
+                    | Change::NumaTopologyGone(_) => Some([None, None]),
                     Change::Pods(_) => None,
                 };
                 member.images.observe_change(&change);

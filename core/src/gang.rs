@@ -13,6 +13,7 @@ use crate::{
     cluster_choice::ClusterChoice,
     declared_data::Data,
     name::define_name,
+    numa::NumaClaim,
     resources::{ResourceName, Resources},
     task_topology::TaskTopology,
 };
@@ -122,8 +123,8 @@ pub struct Topology {
     pub highest_tier_name: Option<String>,
 }
 
-/// Where a pod may run: selector, required node affinity (terms are alternatives) and tolerations; and how many of the
-/// task may run on one node.
+/// Where a pod may run: selector, required node affinity (terms are alternatives) and tolerations; how many of the task
+/// may run on one node; and how its CPUs must lie there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeClaim {
     /// All labels must be there.
@@ -142,6 +143,9 @@ pub struct NodeClaim {
     /// ([`crate::card_choice::read_card_models`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cards: Vec<ResourceName>,
+    /// What its pods want of NUMA nodes, where its task has a policy and they are Guaranteed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa: Option<Arc<NumaClaim>>,
 }
 
 /// One term of a node affinity: all expressions must match.

@@ -18,6 +18,7 @@
 //! | `shape_labels`, `relabel` | which labels shapes carry, and shapes made anew when that changes |
 //! | `domain` | HyperNodes as a tree of domains over the nodes |
 //! | `bound_pods`, `removed_pods` | pods on nodes, and what is free if some of them are evicted |
+//! | `numa_topologies` | what nodes report of their NUMA nodes |
 //! | `node_ref`, `interner`, `amounts` | nodes with their labels, equal values once, amounts, all kept small |
 //! | `upcoming` | nodes that autoscaled groups may still add |
 //! | `capacity` | what a decision reads: free capacity by shape, and its sums and bounds |
@@ -32,6 +33,7 @@ mod interner;
 mod load;
 mod node_ref;
 mod node_shapes;
+mod numa_topologies;
 mod relabel;
 mod removed_pods;
 mod shape_labels;
@@ -42,7 +44,7 @@ use std::{
     sync::Arc,
 };
 
-pub use amounts::Amounts;
+pub use amounts::{Amounts, round_up_request};
 pub(crate) use capacity::ReducedNodes;
 pub use capacity::profile::{CLUSTER_ROW, Profile, packing_scale, packing_units_ceil, packing_units_floor};
 pub use capacity::{Capacity, NodeShape, Source};
@@ -55,8 +57,7 @@ pub(crate) use upcoming::{count_upcoming_nodes_taken, find_group_of_upcoming};
 
 use crate::{
     gang::{TaskName, WorkloadRef},
-    quantity::Quantity,
-    resources::{ResourceName, Resources},
+    resources::Resources,
 };
 use bound_pods::{BoundPod, PodKey, PodNamePrefix};
 use domain::Matcher;
@@ -65,6 +66,7 @@ use node_ref::LabelStore;
 use node_shapes::{
     NodeKind, NodeKindRef, NodeSpec, NodeState, NoneLast, Shapes, add_node_to_shapes, remove_node_from_shapes,
 };
+use numa_topologies::NumaTopologies;
 use shape_labels::ShapeLabels;
 
 /// A member's nodes and pods, kept up to date by [`Change`]s.
@@ -84,6 +86,7 @@ pub struct Inventory {
     known_owners: Interner<Owner>,
     stems: Interner<PodNamePrefix>,
     namespaces: BTreeSet<Arc<str>>,
+    numa: NumaTopologies,
     /// Nodes and pods arrive by separate lists; before both are there the numbers mean nothing.
     listed: (bool, bool),
 }
@@ -156,6 +159,9 @@ impl Inventory {
                 !same && self.rebuild_domains()
             }
             Change::HyperNodeGone(name) => self.hyper_nodes.remove(&name).is_some() && self.rebuild_domains(),
+            Change::NumaTopologies(all) => self.set_numa_topologies(all),
+            Change::NumaTopology(node, topology) => self.set_numa_topology(&node, Some(topology)),
+            Change::NumaTopologyGone(node) => self.set_numa_topology(&node, None),
         }
     }
 
@@ -242,6 +248,7 @@ impl Inventory {
                     taints: Arc::clone(&kind.taints),
                     allocatable: Arc::clone(&kind.allocatable),
                     free: Arc::clone(free),
+                    numa: kind.numa.clone(),
                     nodes: Vec::with_capacity(places.len()),
                     domains: Vec::new(),
                 };
@@ -256,6 +263,7 @@ impl Inventory {
         capacity.domains = Arc::clone(&self.domains);
         capacity.idle = idle.filter_map(|spec| Some((spec.domain?, spec.node.clone()))).collect();
         capacity.shown = Some(Arc::clone(self.shown.keys()));
+        capacity.reports_numa = self.reports_numa();
         capacity
     }
 
@@ -271,6 +279,7 @@ impl Inventory {
             remove_node_from_shapes(&mut shapes, state);
             let mut state = state.clone();
             state.used = Arc::new(state.used.minus(back));
+            state.return_numa_cpus(back);
             add_node_to_shapes(&mut shapes, &state);
         }
         shapes
@@ -312,6 +321,7 @@ impl Inventory {
             labels,
             taints: taints.into(),
             allocatable: Arc::new(Amounts::from(&node.allocatable)),
+            numa: self.numa.topology_of(&name),
         }));
         let state = self.nodes.entry(name).or_default();
         let same = |spec: &NodeSpec| spec.usable == usable && spec.kind == kind && spec.node == named;
@@ -474,19 +484,6 @@ impl Inventory {
         }
         true
     }
-}
-
-/// A pod's requests as schedulers count them: milli cores and whole units of all else, rounded up.
-#[must_use]
-pub fn round_up_request(request: &Resources) -> Resources {
-    let round = |name: &ResourceName, amount: Quantity| {
-        if name.as_str() == ResourceName::CPU {
-            Quantity::from_nano(amount.milli_ceil().saturating_mul(1_000_000))
-        } else {
-            Quantity::from_nano(amount.units_ceil().saturating_mul(1_000_000_000))
-        }
-    };
-    request.iter().map(|(name, amount)| (name.clone(), round(name, amount))).collect()
 }
 
 #[cfg(test)]

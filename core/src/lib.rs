@@ -25,6 +25,7 @@ pub mod maintenance;
 mod name;
 pub mod node_affinity;
 pub mod node_groups;
+pub mod numa;
 pub mod past_runs;
 pub mod place;
 pub mod plan;

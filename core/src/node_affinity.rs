@@ -32,7 +32,8 @@ impl NodeClaim {
     pub fn count_rules(&self) -> usize {
         let terms = self.affinity.iter().chain(self.preferred.iter().map(|preferred| &preferred.term));
         let terms = terms.map(|term| 1 + term.labels.len() + term.fields.len() + term.count_values()).sum::<usize>();
-        self.selector.len() + terms + self.tolerations.len() + self.cards.len()
+        let containers = self.numa.as_ref().map_or(0, |numa| numa.cpus.len());
+        self.selector.len() + terms + self.tolerations.len() + self.cards.len() + containers
     }
 
     /// The weights of all preferred terms that a node does not match.

@@ -192,6 +192,7 @@ pub fn read_replica_gang(spec: &ResourceBindingSpec) -> gang::Gang {
             tolerations: claim.tolerations.iter().map(read_toleration).collect(),
             // A binding does not say how many pods fit on a node, nor which they prefer.
             most_per_node: None,
+            numa: None,
             preferred: Vec::new(),
             cards: Vec::new(),
         },

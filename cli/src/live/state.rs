@@ -66,7 +66,14 @@ fn read_members(clusters: Vec<Cluster>, reported: Vec<(String, Update)>) -> Vec<
             Update::Change(Change::HyperNode(one)) => of.hyper_nodes.push(one),
             Update::Queues(all) => of.queues = all,
             // A member is read once, so that nothing goes away.
-            Update::Change(Change::NodeGone(_) | Change::PodGone(..) | Change::HyperNodeGone(_))
+            Update::Change(
+                Change::NodeGone(_)
+                | Change::PodGone(..)
+                | Change::HyperNodeGone(_)
+                | Change::NumaTopologies(_)
+                | Change::NumaTopology(..)
+                | Change::NumaTopologyGone(_),
+            )
             | Update::Up
             | Update::Down(_)
             | Update::From(_)

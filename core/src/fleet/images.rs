@@ -40,7 +40,10 @@ impl ImagesOnNodes {
             | Change::PodGone(..)
             | Change::HyperNodes(_)
             | Change::HyperNode(_)
-            | Change::HyperNodeGone(_) => {}
+            | Change::HyperNodeGone(_)
+            | Change::NumaTopologies(_)
+            | Change::NumaTopology(..)
+            | Change::NumaTopologyGone(_) => {}
         }
     }
 

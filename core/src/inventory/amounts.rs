@@ -99,3 +99,16 @@ impl From<&Amounts> for Resources {
         amounts.iter().map(|(name, amount)| (name.clone(), *amount)).collect()
     }
 }
+
+/// A pod's requests as schedulers count them: milli cores and whole units of all else, rounded up.
+#[must_use]
+pub fn round_up_request(request: &Resources) -> Resources {
+    let round = |name: &ResourceName, amount: Quantity| {
+        if name.as_str() == ResourceName::CPU {
+            Quantity::from_nano(amount.milli_ceil().saturating_mul(1_000_000))
+        } else {
+            Quantity::from_nano(amount.units_ceil().saturating_mul(1_000_000_000))
+        }
+    };
+    request.iter().map(|(name, amount)| (name.clone(), round(name, amount))).collect()
+}

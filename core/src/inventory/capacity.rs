@@ -1,7 +1,8 @@
 //! Free capacity of one cluster by node shape: what a decision about it is made from.
 //!
-//! Rule: nodes that are equal in taints, allocatable, free amounts and carried labels are one shape. Where nodes can
-//! not be read, Karmada's `resourceSummary` counts as one node with unknown labels, which every selector matches.
+//! Rule: nodes that are equal in taints, allocatable, free amounts, NUMA nodes and carried labels are one shape. Where
+//! nodes can not be read, Karmada's `resourceSummary` counts as one node with unknown labels, which every selector
+//! matches.
 
 pub mod profile;
 
@@ -14,6 +15,7 @@ use super::{Amounts, DomainId, Domains, NodeRef, Profile, packing_scale};
 use crate::{
     gang::{Operator, Requirement, Taint},
     node_affinity::HOSTNAME,
+    numa::{NumaClaim, NumaTopology},
     quantity::Quantity,
     resources::{ResourceName, Resources},
 };
@@ -45,6 +47,8 @@ pub struct Capacity {
     pub idle: Arc<[(DomainId, NodeRef)]>,
     /// The labels that the shapes carry; any other one is looked up node by node. `None` where they carry all.
     pub shown: Option<Arc<BTreeSet<String>>>,
+    /// Some node reports its NUMA nodes, so that tasks with a NUMA policy go only to nodes that do.
+    pub reports_numa: bool,
     profile: OnceLock<Arc<Profile>>,
 }
 
@@ -56,6 +60,7 @@ impl PartialEq for Capacity {
             && self.domains == other.domains
             && self.idle == other.idle
             && self.shown == other.shown
+            && self.reports_numa == other.reports_numa
     }
 }
 impl Eq for Capacity {}
@@ -72,6 +77,8 @@ pub struct NodeShape {
     pub allocatable: Arc<Amounts>,
     /// What each node offers now.
     pub free: Arc<Amounts>,
+    /// What each node reports of its NUMA nodes; `None` where it reports none.
+    pub numa: Option<Arc<NumaTopology>>,
     /// Which, by domain, then by name; never empty.
     pub nodes: Vec<NodeRef>,
     /// The first nodes are in these domains, so many in each; the others are in none.
@@ -87,6 +94,8 @@ pub(crate) struct ReducedNodes {
     pub nodes: usize,
     /// How much less each has, as pods are packed ([`packing_scale`]).
     pub used: Vec<(ResourceName, i64)>,
+    /// Its NUMA nodes, with what is left of them.
+    pub numa: Option<Arc<NumaTopology>>,
 }
 
 impl Capacity {
@@ -113,7 +122,8 @@ impl Capacity {
     #[must_use]
     pub fn with_shapes(&self, shapes: Vec<NodeShape>) -> Self {
         let (domains, idle, shown) = (Arc::clone(&self.domains), Arc::clone(&self.idle), self.shown.clone());
-        Self { shapes, source: self.source, domains, idle, shown, profile: OnceLock::new() }
+        let (source, reports_numa) = (self.source, self.reports_numa);
+        Self { shapes, source, domains, idle, shown, reports_numa, profile: OnceLock::new() }
     }
 
     /// The same cluster where some nodes have less free: of each shape the last, which become shapes after all others.
@@ -130,6 +140,7 @@ impl Capacity {
             let shape = &self.shapes[part.shape];
             let mut split = shape.of_nodes(shape.nodes_with_domains().skip(*from).take(part.nodes));
             *from += part.nodes;
+            split.numa.clone_from(&part.numa);
             let free = Arc::make_mut(&mut split.free);
             for (name, used) in part.used.iter().filter(|(_, used)| *used != 0) {
                 if let Some(amount) = free.get_mut(name) {
@@ -166,7 +177,11 @@ impl Capacity {
     /// The same nodes with nothing on them: what the cluster could ever give.
     #[must_use]
     pub fn emptied(&self) -> Self {
-        let empty = |shape: &NodeShape| NodeShape { free: Arc::clone(&shape.allocatable), ..shape.clone() };
+        let empty = |shape: &NodeShape| NodeShape {
+            free: Arc::clone(&shape.allocatable),
+            numa: shape.numa.as_ref().map(|numa| Arc::new(numa.emptied())),
+            ..shape.clone()
+        };
         self.with_shapes(self.shapes.iter().map(empty).collect())
     }
 
@@ -200,6 +215,16 @@ impl Capacity {
     #[must_use]
     pub fn carries_label(&self, label: &str) -> bool {
         label != HOSTNAME && self.shown.as_ref().is_none_or(|shown| shown.contains(label))
+    }
+
+    /// Whether nodes of a shape align pods as a NUMA claim wants. Where no node reports that, its own scheduler judges.
+    #[must_use]
+    pub(crate) fn aligns_pods(&self, shape: &NodeShape, claim: Option<&NumaClaim>) -> bool {
+        let has_policy = |claim: &NumaClaim| {
+            let policy = shape.numa.as_ref().and_then(|numa| numa.policy());
+            shape.labels.is_none() || policy == Some(claim.policy)
+        };
+        !self.reports_numa || claim.is_none_or(has_policy)
     }
 
     /// What selects exactly the nodes of a domain, as alternatives: its HyperNodes' label selectors where all of it is
@@ -250,6 +275,7 @@ impl NodeShape {
             taints: Arc::clone(&self.taints),
             allocatable: Arc::clone(&self.allocatable),
             free: Arc::clone(&self.free),
+            numa: self.numa.clone(),
             nodes: Vec::new(),
             domains: Vec::new(),
         };

@@ -1,4 +1,4 @@
-//! Changes of a member, as the inventory takes them: nodes, pods and HyperNodes.
+//! Changes of a member, as the inventory takes them: nodes, pods, HyperNodes, and what nodes report of NUMA.
 //!
 //! Rule: a plural variant is a whole list and replaces all of its kind; a singular one adds or replaces one; one that
 //! ends in `Gone` removes one by name. Only the fields that placement reads are kept.
@@ -9,6 +9,7 @@ use super::HyperNode;
 use crate::{
     gang::{Taint, TaskName, WorkloadRef},
     image_locality::NodeImage,
+    numa::NumaTopology,
     resources::Resources,
 };
 
@@ -103,4 +104,10 @@ pub enum Change {
     HyperNode(HyperNode),
     /// A HyperNode is gone.
     HyperNodeGone(String),
+    /// These are all nodes that report their NUMA nodes now, and what they report.
+    NumaTopologies(Vec<(String, NumaTopology)>),
+    /// A node reports its NUMA nodes, or others than before.
+    NumaTopology(String, NumaTopology),
+    /// A node reports none any more.
+    NumaTopologyGone(String),
 }

@@ -1,10 +1,10 @@
-//! A member's usable nodes grouped into shapes: by labels that shapes carry, taints and allocatable, then by what is
-//! free. Single nodes are added and removed as they change.
+//! A member's usable nodes grouped into shapes: by labels that shapes carry, taints, allocatable and NUMA nodes, then
+//! by what is free. Single nodes are added and removed as they change.
 
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 use super::{Amounts, DomainId, NodeRef};
-use crate::{gang::Taint, quantity::Quantity, resources::ResourceName};
+use crate::{gang::Taint, numa::NumaTopology, quantity::Quantity, resources::ResourceName};
 
 /// Usable nodes by what they are and what they have free, then by domain and name (those in no domain last).
 pub(super) type Shapes = BTreeMap<NodeKindRef, BTreeMap<Arc<Amounts>, Vec<NodePlace>>>;
@@ -49,6 +49,8 @@ pub(super) struct NodeKind {
     pub labels: Arc<BTreeMap<String, String>>,
     pub taints: Arc<[Taint]>,
     pub allocatable: Arc<Amounts>,
+    /// `None` where they report none.
+    pub numa: Option<Arc<NumaTopology>>,
 }
 
 /// A pooled kind: two that are equal are the same.

@@ -63,9 +63,8 @@ impl Kinds<'_> {
         if let Some((.., kind)) = place.and_then(|place| self.made.get(&place)) {
             return kind.clone();
         }
-        let (taints, allocatable) = (Arc::clone(&was.0.taints), Arc::clone(&was.0.allocatable));
         let labels = Arc::new(self.shown.labels_of(node));
-        let kind = NodeKindRef(self.kept.intern_value(NodeKind { labels, taints, allocatable }));
+        let kind = NodeKindRef(self.kept.intern_value(NodeKind { labels, ..(*was.0).clone() }));
         if let Some(place) = place {
             self.made.insert(place, (was.clone(), node.clone(), kind.clone()));
         }

@@ -4,7 +4,9 @@ use super::*;
 use crate::{
     gang::{Gang, NodeClaim, NodeTerm, Operator, Requirement, Task},
     node_affinity::HOSTNAME,
+    numa::{NumaNode, NumaPolicy, NumaTopology},
     place::{Cluster, replica_estimate::ReplicaEstimate},
+    quantity::Quantity,
     split::{self, count_pods_that_fit},
 };
 
@@ -321,6 +323,7 @@ fn any_claim() -> impl Strategy<Value = NodeClaim> {
         tolerations: vec![],
         most_per_node: None,
         cards: Vec::new(),
+        numa: None,
     })
 }
 
@@ -360,6 +363,38 @@ proptest! {
     }
 }
 
+/// Two NUMA nodes of two CPUs, so many of the first free.
+fn topology(free: u16) -> NumaTopology {
+    let nodes = [free, 2].map(|free| NumaNode { cpus: 2, allocatable: 2, free });
+    NumaTopology::new(Some(NumaPolicy::SingleNumaNode), nodes.into()).unwrap()
+}
+
+fn free_cpus(capacity: &Capacity) -> Vec<Vec<u16>> {
+    let free = |topology: &Arc<NumaTopology>| topology.nodes().iter().map(|node| node.free).collect();
+    capacity.shapes.iter().filter_map(|shape| shape.numa.as_ref()).map(free).collect()
+}
+
+#[test]
+fn what_a_node_reports_of_numa_counts_while_the_node_is_there_and_evicted_pods_give_cpus_back() {
+    let mut inventory = listed(vec![], vec![]);
+    assert!(!inventory.apply_change(Change::NumaTopology("a".into(), topology(0))));
+    assert!(!inventory.capacity().reports_numa, "without its node");
+    inventory.apply_change(Change::Node(node("a", 4)));
+    inventory.apply_change(Change::Node(node("b", 4)));
+    inventory.apply_change(Change::Pod(Pod { owner: Some(owner("t")), ..pod("p", Some("a"), 2) }));
+    let capacity = inventory.capacity();
+    assert!(capacity.reports_numa);
+    assert_eq!((free_cpus(&capacity), free_cpus(&capacity.emptied())), (vec![vec![0, 2]], vec![vec![2, 2]]));
+    assert_eq!(free_cpus(&inventory.compute_capacity_without_workloads(|_| true)), [[2, 2]]);
+    assert!(!inventory.apply_change(Change::NumaTopology("a".into(), topology(0))));
+    assert!(inventory.apply_change(Change::NumaTopology("a".into(), topology(1))));
+    inventory.apply_change(Change::Node(Node { unschedulable: true, ..node("a", 4) }));
+    assert!(inventory.capacity().reports_numa, "in whatever state");
+    assert_eq!(free_cpus(&inventory.capacity()), Vec::<Vec<u16>>::new());
+    assert!(inventory.apply_change(Change::NumaTopologies(vec![])));
+    assert!(!inventory.capacity().reports_numa);
+}
+
 fn any_change() -> impl Strategy<Value = Change> {
     let name = prop::sample::select(vec!["a", "b", "c"]);
     prop_oneof![
@@ -369,7 +404,7 @@ fn any_change() -> impl Strategy<Value = Change> {
             Change::Node(Node { ready, labels, ..node(name, cpu) })
         }),
         name.clone().prop_map(|name| Change::NodeGone(name.into())),
-        ("[p-t]", prop::option::of(name), 1..4i64, any::<bool>(), prop::option::of("[tu]")).prop_map(
+        ("[p-t]", prop::option::of(name.clone()), 1..4i64, any::<bool>(), prop::option::of("[tu]")).prop_map(
             |(pod_name, on, cpu, finished, task)| {
                 let owner = task.map(|task| owner(&task));
                 Change::Pod(Pod { finished, owner, ..pod(&pod_name, on, cpu) })
@@ -379,6 +414,8 @@ fn any_change() -> impl Strategy<Value = Change> {
         (prop::sample::select(vec!["r1", "r2", "s"]), 1..3u32, any_members())
             .prop_map(|(name, tier, members)| Change::HyperNode(hyper_node(name, tier, members))),
         prop::sample::select(vec!["r1", "r2", "s"]).prop_map(|name| Change::HyperNodeGone(name.into())),
+        (name.clone(), 0..3u16).prop_map(|(name, free)| Change::NumaTopology(name.into(), topology(free))),
+        name.prop_map(|name| Change::NumaTopologyGone(name.into())),
     ]
 }
 
@@ -388,6 +425,7 @@ proptest! {
     fn events_and_lists_agree(changes in prop::collection::vec(any_change(), 0..40)) {
         let mut inventory = listed(vec![], vec![]);
         let (mut nodes, mut pods, mut hyper_nodes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut numa = BTreeMap::new();
         let shown = [labels(&[]), labels(&["pool", "other"]), labels(&["serial"])];
         for (step, change) in changes.into_iter().enumerate() {
             inventory.set_carried_labels(&shown[step / 5 % 3]);
@@ -398,7 +436,10 @@ proptest! {
                 Change::PodGone(_, name) => drop(pods.remove(&name)),
                 Change::HyperNode(one) => drop(hyper_nodes.insert(one.name.clone(), one)),
                 Change::HyperNodeGone(name) => drop(hyper_nodes.remove(&name)),
-                Change::Nodes(_) | Change::Pods(_) | Change::HyperNodes(_) => unreachable!(),
+                Change::NumaTopology(name, topology) => drop(numa.insert(name, topology)),
+                Change::NumaTopologyGone(name) => drop(numa.remove(&name)),
+                Change::Nodes(_) | Change::Pods(_) => unreachable!(),
+                Change::HyperNodes(_) | Change::NumaTopologies(_) => unreachable!(),
             }
             let before = inventory.capacity();
             let changed = inventory.apply_change(change);
@@ -408,6 +449,8 @@ proptest! {
         inventory.set_carried_labels(&shown[1]);
         fresh.set_carried_labels(&shown[1]);
         fresh.apply_change(Change::HyperNodes(hyper_nodes.into_values().collect()));
+        fresh.apply_change(Change::NumaTopologies(vec![("a".into(), topology(1)), ("z".into(), topology(1))]));
+        fresh.apply_change(Change::NumaTopologies(numa.into_iter().collect()));
         fresh.apply_change(Change::Pods(pods.into_values().collect()));
         fresh.apply_change(Change::Nodes(nodes.into_values().collect()));
         fresh.capacity().shapes.iter().try_for_each(|shape| {

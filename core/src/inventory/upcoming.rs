@@ -48,6 +48,7 @@ impl Inventory {
                 taints: taints.into(),
                 allocatable: Arc::clone(&has),
                 free: has,
+                numa: None,
                 nodes: Vec::with_capacity(more),
                 domains: Vec::new(),
             };

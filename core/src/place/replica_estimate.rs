@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct ReplicaEstimate<'a> {
     gang: &'a Gang,
-    /// The task, where it is the only one and does not tell nodes apart by name.
+    /// The task, where it is the only one, does not tell nodes apart by name, and wants nothing of NUMA nodes.
     sole: Option<&'a Task>,
     /// What it asks for in billionths, by name: cores in whole thousandths, the rest in whole units.
     asked: Vec<(&'a ResourceName, i128)>,
@@ -29,7 +29,7 @@ impl<'a> ReplicaEstimate<'a> {
     #[must_use]
     pub fn new(gang: &'a Gang) -> Self {
         let sole = match gang.tasks.as_slice() {
-            [task] if !task.node.selects_by_node_name() => Some(task),
+            [task] if !task.node.selects_by_node_name() && task.node.numa.is_none() => Some(task),
             _ => None,
         };
         let asked = sole.into_iter().flat_map(|task| task.request.iter()).filter(|(_, amount)| amount.as_nano() > 0);
@@ -136,6 +136,7 @@ mod tests {
                 free: Arc::new(exact(free, 1).iter().map(|(name, amount)| (name.clone(), amount)).collect()),
                 domains: Vec::new(),
                 nodes: (0..*nodes).map(|node| format!("n{node}").into()).collect(),
+                numa: None,
             };
             let capacity = Capacity::new(shapes.iter().map(shape).collect(), Source::Nodes);
             for selector in [&[][..], &[("pool", "a")], &[("kubernetes.io/hostname", "n1")]] {

@@ -59,12 +59,14 @@ pub(crate) fn subtract_assumed_that_fit(
     let before = original.classes_and_sizes().len();
     let Packed { free_nodes, left, .. } = pack_pods(&requests, &original, pods, |_| 1);
     let changed = free_nodes.classes_and_sizes().enumerate().skip(before).filter(|(_, (_, nodes))| *nodes > 0);
-    let less = changed.map(|(index, (class, nodes))| {
+    let reduced = |(index, (class, nodes)): (usize, (usize, usize))| {
         let amounts = original.free_of(&requests, class).iter().zip(free_nodes.free_of(&requests, index));
         let used = requests.resources().iter().cloned().zip(amounts.map(|(before, now)| before - now)).collect();
-        ReducedNodes { shape: class, nodes, used }
-    });
-    (capacity.with_reduced_nodes(&less.collect::<Vec<_>>()), left)
+        let numa = requests.left_numa_topology(&capacity.shapes[class], free_nodes.free_of(&requests, index));
+        ReducedNodes { shape: class, nodes, used, numa }
+    };
+    let less: Vec<ReducedNodes> = changed.map(reduced).collect();
+    (capacity.with_reduced_nodes(&less), left)
 }
 
 /// The gang with a task for the pods in each part of a task, which ask for its domain as the member's copy does, how
@@ -137,8 +139,9 @@ fn fill_nodes(requests: &GangRequests<'_>, capacity: &Capacity, pods: &[u32]) ->
             continue;
         }
         if index >= before {
-            let free = Arc::make_mut(&mut part.free);
             let (before, now) = (original.free_of(requests, class), free_nodes.free_of(requests, index));
+            part.numa = requests.left_numa_topology(&part, now);
+            let free = Arc::make_mut(&mut part.free);
             for (resource, used) in
                 requests.resources().iter().zip(before.iter().zip(now).map(|(before, now)| before - now))
             {

@@ -105,13 +105,17 @@ impl Trial<'_> {
             if (from..node).any(|other| self.are_equal_nodes(other, node)) {
                 continue;
             }
+            let before = self.requests.has_numa_claims().then(|| self.nodes[node].free.clone());
             self.change_free(node, task, -1);
             self.chosen.push(node);
             if self.place_next(pod + 1) {
                 return true;
             }
             self.chosen.pop();
-            self.change_free(node, task, 1);
+            match before {
+                Some(before) => self.nodes[node].free = before,
+                None => self.change_free(node, task, 1),
+            }
         }
         false
     }
@@ -120,6 +124,7 @@ impl Trial<'_> {
         let node = &self.nodes[node];
         self.free_nodes.class_admits(self.requests, node.class, task)
             && self.requests.request_row(task).iter().zip(&node.free).all(|(asked, free)| asked <= free)
+            && self.requests.count_aligned_pods(task, &node.free, 1) > 0
     }
 
     fn are_equal_nodes(&self, a: usize, b: usize) -> bool {
@@ -130,6 +135,9 @@ impl Trial<'_> {
     fn change_free(&mut self, node: usize, task: usize, sign: i64) {
         for (free, asked) in self.nodes[node].free.iter_mut().zip(self.requests.request_row(task)) {
             *free += sign * asked;
+        }
+        if sign < 0 {
+            self.requests.take_numa_cpus(task, 1, &mut self.nodes[node].free);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Why no node takes a task's pods: which taints keep how many nodes out, and what the closest nodes lack of labels.
+//! Why no node takes a task's pods: which taints keep how many nodes out, and what the closest nodes lack of labels and
+//! of NUMA policies.
 //!
 //! Rule: a node whose labels are right is kept out by the first taint that is not tolerated, as Kubernetes' scheduler
 //! names it (`v1helper.FindMatchingUntoleratedTaint`). Of the others those are closest that miss the fewest labels, of
@@ -56,7 +57,9 @@ pub(super) fn find_node_miss(
             let each = if single { 1 } else { shape.nodes.len() };
             for node in shape.nodes.iter().take(looked_at.min(left)) {
                 left -= 1;
-                let missing = list_missing_labels(claim, shape, node);
+                let mut missing = list_missing_labels(claim, shape, node);
+                let numa = claim.numa.as_deref().filter(|numa| !site.capacity.aligns_pods(shape, Some(numa)));
+                missing.extend(numa.map(|numa| format!("topologyPolicy {}", numa.policy.as_str())));
                 if !missing.is_empty() {
                     *lacks.entry((missing, site.name)).or_default() += each;
                 } else if let Some(taint) = find_forbidding_taint(claim, shape) {

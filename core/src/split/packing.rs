@@ -8,6 +8,7 @@
 
 mod blocks;
 mod gang_requests;
+mod numa;
 mod preferences;
 
 use std::collections::BTreeMap;
@@ -15,10 +16,10 @@ use std::collections::BTreeMap;
 pub(super) use self::blocks::Block;
 pub use self::preferences::UnmetPreferences;
 use super::federation_topology::Level;
-use crate::{gang::Gang, inventory::packing_scale, resources::ResourceName};
+use crate::{gang::Gang, inventory::packing_scale, numa::NumaClaim, resources::ResourceName};
 
 /// A gang's requests as numbers: one column for each resource that any task asks for, then one for each task of which a
-/// node takes only so many pods, which all nodes have so much of.
+/// node takes only so many pods, which all nodes have so much of, then those of `numa`.
 #[derive(Debug)]
 pub(crate) struct GangRequests<'a> {
     pub gang: &'a Gang,
@@ -31,6 +32,8 @@ pub(crate) struct GangRequests<'a> {
     labels: Vec<&'a str>,
     /// The most pods of a task that one node takes, by task.
     pub(super) apart: Vec<(usize, i64)>,
+    /// What each task wants of NUMA nodes; empty where none wants anything.
+    numa: Vec<Option<&'a NumaClaim>>,
     /// Tasks that every node takes alike: the first of them, and how many they are.
     kinds: Vec<(usize, usize)>,
     /// The place of each task's kind among these.
@@ -100,6 +103,12 @@ impl FreeNodes {
 
     /// Pods of the task that one node of the group takes.
     pub(super) fn per_node(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> u64 {
+        let most = self.per_node_by_amounts(requests, group, task);
+        requests.count_aligned_pods(task, self.free(group, requests.row_width()), most)
+    }
+
+    /// The same, wherever the CPUs lie.
+    pub(super) fn per_node_by_amounts(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> u64 {
         if !self.group_admits(requests, group, task) {
             return 0;
         }
@@ -328,14 +337,16 @@ impl FreeNodes {
             return;
         }
         let width = requests.row_width();
-        let each = i64::try_from(each).unwrap_or(i64::MAX);
+        let pods = i64::try_from(each).unwrap_or(i64::MAX);
         self.groups[group].nodes -= nodes;
         let NodeGroup { class, site, .. } = self.groups[group];
         self.groups.push(NodeGroup { nodes, class, site });
         for column in 0..width {
-            let left = self.free[group * width + column] - requests.request_row(task)[column].saturating_mul(each);
+            let left = self.free[group * width + column] - requests.request_row(task)[column].saturating_mul(pods);
             self.free.push(left);
         }
+        let row = self.free.len() - width;
+        requests.take_numa_cpus(task, each, &mut self.free[row..]);
     }
 
     /// Places up to `pods[task]` of each task in this order; how many of each fitted.

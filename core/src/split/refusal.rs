@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     gang::{ClusterName, TaskName, Topology},
+    numa::NumaPolicy,
     quantity::Quantity,
     resources::ResourceName,
     text::{count_noun, name_some},
@@ -94,6 +95,17 @@ pub enum Lack {
         /// So many.
         most: i64,
         /// Nodes that satisfy selector, affinity and tolerations.
+        nodes: u64,
+    },
+    /// There is capacity, but the NUMA nodes of the nodes take fewer pods.
+    Numa {
+        /// The task's policy.
+        policy: NumaPolicy,
+        /// CPUs that the largest container asks for.
+        asked: u32,
+        /// The most CPUs that are free in as many NUMA nodes as it may be in, and where, where that is too little.
+        most: Option<(i64, ClusterName)>,
+        /// Nodes that satisfy selector, affinity, tolerations and policy.
         nodes: u64,
     },
     /// There is capacity, but not for whole partitions that are as close as they must be.
@@ -352,6 +364,9 @@ impl fmt::Display for Shortage {
             match &short.lack {
                 Lack::NoNodeMatches(why) => write!(f, ", no node matches its selector and tolerations{why}")?,
                 Lack::Apart { most, nodes } => write!(f, ", a node takes {most} at most and {nodes} match")?,
+                Lack::Numa { policy, asked, most, nodes } => {
+                    write!(f, ", {}", describe_numa_shortage(*policy, *asked, most.as_ref(), *nodes))?;
+                }
                 Lack::Partition { size, wanted, most } => write!(
                     f,
                     ", each partition of {size} must be in one domain of {wanted} and the roomiest takes {}",
@@ -370,5 +385,17 @@ impl fmt::Display for Shortage {
             }
         }
         Ok(())
+    }
+}
+
+fn describe_numa_shortage(policy: NumaPolicy, asked: u32, most: Option<&(i64, ClusterName)>, nodes: u64) -> String {
+    let policy = format!("topologyPolicy {}", policy.as_str());
+    match most {
+        Some((most, cluster)) => {
+            format!(
+                "each pod asks for {asked} cpu aligned by {policy}; at most {most} are free so on a node of {cluster}"
+            )
+        }
+        None => format!("{policy} aligns each pod, and the NUMA nodes of the nodes that match ({nodes}) take no more"),
     }
 }

@@ -121,6 +121,7 @@ fn read_node_claim(claim: &messages::NodeClaimMessage) -> Result<NodeClaim, Read
         tolerations: tolerations.into_iter().map(read_toleration).collect(),
         // The wire has no field for them.
         most_per_node: None,
+        numa: None,
         preferred: Vec::new(),
         cards: Vec::new(),
     })
@@ -233,6 +234,7 @@ mod tests {
                 affinity: vec![NodeTerm { labels: vec![labels], fields: vec![fields] }],
                 tolerations: vec![Toleration { key: "gpu".into(), exists: true, ..Toleration::default() }],
                 most_per_node: None,
+                numa: None,
                 preferred: Vec::new(),
                 cards: Vec::new(),
             },

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{FreeNodes, GangRequests, NodeGroup, TaskOrder, blocks::assign_blocks};
+use super::{FreeNodes, GangRequests, NodeGroup, TaskOrder, blocks::assign_blocks, numa::list_numa_claims};
 use crate::{
-    gang::{Gang, NodeClaim, Topology},
+    gang::{Gang, NodeClaim, Task, Topology},
     inventory::{Capacity, DomainId, NodeRef, NodeShape, packing_units_ceil},
+    numa::COLUMNS,
     resources::ResourceName,
     split::{federation_topology::Level, node_scope::NodeScope},
 };
@@ -24,18 +25,22 @@ impl<'a> GangRequests<'a> {
         let apart = gang.tasks.iter().enumerate();
         let apart: Vec<(usize, i64)> =
             apart.filter_map(|(at, task)| Some((at, i64::from(task.node.most_per_node?)))).collect();
-        let mut requests = Vec::with_capacity(gang.tasks.len() * (resources.len() + apart.len()));
+        let numa = list_numa_claims(gang);
+        let numa_width = if numa.is_empty() { 0 } else { COLUMNS };
+        let width = resources.len() + apart.len() + numa_width;
+        let mut requests = Vec::with_capacity(gang.tasks.len() * width);
         for (at, task) in gang.tasks.iter().enumerate() {
             requests
                 .extend(resources.iter().map(|name| packing_units_ceil(name, task.request.get(name.as_str())).max(0)));
             requests.extend(apart.iter().map(|(other, _)| i64::from(*other == at)));
+            requests.extend(std::iter::repeat_n(0, numa_width));
         }
         let by_name = gang.tasks.iter().any(|task| task.node.selects_by_node_name());
         let mut labels: Vec<&str> = gang.tasks.iter().flat_map(|task| task.node.selected_label_keys()).collect();
         labels.sort_unstable();
         labels.dedup();
-        let (kinds, kind_of) = group_equal_tasks(gang, &requests, resources.len() + apart.len());
-        Self { gang, resources, requests, by_name, labels, apart, kinds, kind_of, close: None }
+        let (kinds, kind_of) = group_equal_tasks(gang, &requests, width);
+        Self { gang, resources, requests, by_name, labels, apart, numa, kinds, kind_of, close: None }
     }
 
     /// For partitions that must be as close as they say, where clusters are so close to each other.
@@ -55,7 +60,7 @@ impl<'a> GangRequests<'a> {
 
     /// Numbers in a row: the resources', and the others.
     pub(in crate::split) const fn row_width(&self) -> usize {
-        self.resources.len() + self.apart.len()
+        self.resources.len() + self.apart.len() + self.numa_width()
     }
 
     /// The most pods of the task that one node takes, where that is bounded.
@@ -87,10 +92,10 @@ impl<'a> GangRequests<'a> {
 
     /// Whether some task asks more of its nodes than capacity.
     pub(in crate::split) fn selects_nodes(&self) -> bool {
-        let any = |task: &crate::gang::Task| {
+        let any = |task: &Task| {
             !(task.node.selector.is_empty() && task.node.affinity.is_empty()) || task.node.most_per_node.is_some()
         };
-        self.gang.tasks.iter().any(any)
+        self.has_numa_claims() || self.gang.tasks.iter().any(any)
     }
 
     pub(crate) fn resources(&self) -> &[ResourceName] {
@@ -118,7 +123,8 @@ impl<'a> GangRequests<'a> {
                 // Without labels it is no node, but the sum of all.
                 let each = |most: i64| if shape.labels.is_some() { most } else { u32::MAX.into() };
                 free_nodes.free.extend(self.apart.iter().map(|(_, most)| each(*most)));
-                self.append_admitted_tasks(shape, first, &mut admits);
+                self.append_numa_columns(shape, &mut free_nodes.free);
+                self.append_admitted_tasks(capacity, shape, first, &mut admits);
                 if self.close.is_some() {
                     let first = admits.len() - self.count_tasks();
                     blocks.extend(assign_blocks(&reaches, capacity, id, &mut admits[first..]));
@@ -159,11 +165,15 @@ impl<'a> GangRequests<'a> {
     }
 
     /// Which tasks' pods may run on a node.
-    fn append_admitted_tasks(&self, shape: &NodeShape, node: &NodeRef, admits: &mut Vec<bool>) {
+    fn append_admitted_tasks(&self, capacity: &Capacity, shape: &NodeShape, node: &NodeRef, admits: &mut Vec<bool>) {
         let may = |claim: &NodeClaim| {
             shape.labels.is_none() || claim.admits_by(node, |key| shape.label(node, key), &shape.taints)
         };
+        let first = admits.len();
         admits.extend(self.gang.tasks.iter().map(|task| may(&task.node)));
+        for (admits, claim) in admits[first..].iter_mut().zip(&self.numa) {
+            *admits &= capacity.aligns_pods(shape, *claim);
+        }
     }
 
     /// Indices of tasks, those that are hardest to place on these free nodes first.

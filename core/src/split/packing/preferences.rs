@@ -79,7 +79,7 @@ impl GangRequests<'_> {
             let asked = self.request_row(task).iter().zip(&columns).filter(|(asked, _)| **asked > 0);
             let fits = asked.map(|(asked, column)| column.map_or(0, |column| row[column] / asked).unsigned_abs()).min();
             let most = claim.most_per_node.map_or(u64::from(u32::MAX), u64::from);
-            let fits = fits.unwrap_or(most).min(most);
+            let fits = self.count_aligned_pods_on(capacity, shape, task, fits.unwrap_or(most).min(most));
             let mut add = |node: &NodeRef, nodes: usize| {
                 let admits = || claim.admits_by(node, |key| shape.label(node, key), &shape.taints);
                 if fits > 0 && nodes > 0 && (shape.labels.is_none() || admits()) {

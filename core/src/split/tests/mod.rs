@@ -1,4 +1,5 @@
 mod apart;
+mod numa;
 mod objective;
 mod partition_domains;
 mod planted;

@@ -40,6 +40,7 @@ impl CollectedInventory {
             Change::HyperNodes(all) => *hyper_nodes = all.into_iter().map(|one| (one.name.clone(), one)).collect(),
             Change::HyperNode(one) => drop(hyper_nodes.insert(one.name.clone(), one)),
             Change::HyperNodeGone(name) => drop(hyper_nodes.remove(&name)),
+            Change::NumaTopologies(_) | Change::NumaTopology(..) | Change::NumaTopologyGone(_) => {}
         }
     }
 
