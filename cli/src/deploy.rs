@@ -144,8 +144,8 @@ pub fn build_component_objects(deploy: &Deploy) -> Vec<Value> {
     objects
 }
 
-/// What a member needs so that a collector (or an estimator) inside it can read its nodes and what they use, pods,
-/// HyperNodes and queues; with the collector itself where an image and the member's name are given.
+/// What a member needs so that a collector (or an estimator) inside it can read its nodes, their NUMA nodes and what
+/// they use, pods, HyperNodes and queues; with the collector itself where an image and the member's name are given.
 #[must_use]
 pub fn build_member_objects(namespace_name: &str, collector_of: Option<(&str, &str)>) -> Vec<Value> {
     let name = "caldera-inventory";
@@ -159,6 +159,7 @@ pub fn build_member_objects(namespace_name: &str, collector_of: Option<(&str, &s
             "rules": [
                 {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": read},
                 {"apiGroups": ["topology.volcano.sh"], "resources": ["hypernodes"], "verbs": read},
+                {"apiGroups": ["nodeinfo.volcano.sh"], "resources": ["numatopologies"], "verbs": read},
                 {"apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "verbs": read},
                 {"apiGroups": ["metrics.k8s.io"], "resources": ["nodes"], "verbs": ["list"]},
             ],

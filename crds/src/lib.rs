@@ -27,6 +27,7 @@ pub mod longest_run;
 pub mod manifests;
 pub mod names;
 pub mod node_groups;
+pub mod numa_topology;
 pub mod object;
 pub mod placement;
 pub mod policy_selection;

@@ -15,7 +15,7 @@ use crate::{
     links, published,
     schema::{mark_pod_template, mark_volume_claim, object_schema},
     score,
-    volcano::{batch, bus, cron, datadependency, scheduling, topology, training},
+    volcano::{batch, bus, cron, datadependency, nodeinfo, scheduling, topology, training},
     workload::{declared, kind_declaration},
 };
 
@@ -217,10 +217,17 @@ pub fn build_karmada_crds() -> Vec<Value> {
     .into()
 }
 
-/// What a member with Volcano has.
+/// What a member with Volcano has, and a host too.
 #[must_use]
 pub fn build_volcano_crds() -> Vec<Value> {
     volcano_definitions().map(|definition| definition.0).into()
+}
+
+/// What a member with Volcano has.
+#[must_use]
+pub fn build_member_volcano_crds() -> Vec<Value> {
+    let numa = Definition::for_kind::<nodeinfo::Numatopology>(&[]).with_short_names(&["numatopo"]);
+    build_volcano_crds().into_iter().chain([numa.0]).collect()
 }
 
 fn volcano_definitions() -> [Definition; 5] {

@@ -16,6 +16,7 @@ mod encode;
 mod images;
 mod load;
 mod malformed;
+mod numa;
 mod queues;
 mod ranges;
 mod set;
@@ -28,6 +29,7 @@ use std::collections::BTreeMap;
 use caldera_core::{
     fleet::Queues,
     inventory::{HyperNode, Node, Pod},
+    numa::NumaTopology,
 };
 use k8s_openapi::{api::core::v1::Taint, apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement};
 
@@ -48,6 +50,9 @@ pub type Pods = BTreeMap<(String, String), Pod>;
 /// HyperNodes by name.
 pub type HyperNodes = BTreeMap<String, HyperNode>;
 
+/// What nodes report of their NUMA nodes, by node.
+pub type NumaTopologies = BTreeMap<String, NumaTopology>;
+
 /// All that is published of a member, or of a part of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contents {
@@ -59,6 +64,8 @@ pub struct Contents {
     pub hyper_nodes: HyperNodes,
     /// The member's own queues.
     pub queues: Queues,
+    /// What nodes report of their NUMA nodes.
+    pub numa: NumaTopologies,
 }
 
 words! {
@@ -140,6 +147,20 @@ api_types! {
         pub domains: Vec<NetworkDomain>,
         /// Queues of the member's own Volcano; all in the first part.
         pub queues: Vec<MemberQueue>,
+        /// What nodes report of their NUMA nodes, of those that do.
+        pub numa: Vec<NumaReport>,
+    }
+
+    /// NUMA nodes of some nodes.
+    pub struct NumaReport {
+        /// Of which.
+        pub nodes: String,
+        /// The policy by which they align pods; absent where they align none.
+        #[schemars(extend("enum" = ["best-effort", "restricted", "single-numa-node"]))]
+        pub policy: Option<String>,
+        /// Of each NUMA node the CPUs that are free, that pods may have, and that there are: `3/14/16 16/16/16`.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        pub cpus: String,
     }
 
     /// A queue of the member's own Volcano.

@@ -62,7 +62,7 @@ fn what_is_written_names_its_kind_and_leaves_out_what_is_absent() {
 #[test]
 fn every_definition_is_one_for_kubernetes() {
     let mut all = manifests::build_karmada_crds();
-    all.extend(manifests::build_volcano_crds());
+    all.extend(manifests::build_member_volcano_crds());
     all.push(manifests::build_cluster_crd());
     for definition in all {
         let name = definition["metadata"]["name"].clone();

@@ -261,7 +261,7 @@ async fn wait_for_starting_volcano(client: &Client) -> anyhow::Result<()> {
 /// # Errors
 /// If the member refuses what a Volcano needs.
 pub async fn bring_volcano(name: &str, client: &Client, stop: &CancellationToken) -> anyhow::Result<bool> {
-    install(client, caldera_crds::manifests::build_volcano_crds()).await?;
+    install(client, caldera_crds::manifests::build_member_volcano_crds()).await?;
     if let Some(configuration) = find_volcano(client).await? {
         // A real one is a service of its cluster; a simulated one is wherever it was started.
         return Ok(configuration.data.pointer("/webhooks/0/clientConfig/url").is_some());

@@ -58,6 +58,7 @@ fn publish_again(contents: &Contents) {
 
 fn capacity(contents: &Contents) -> caldera_core::inventory::Capacity {
     let mut inventory = Inventory::default();
+    inventory.apply_change(Change::NumaTopologies(contents.numa.clone().into_iter().collect()));
     inventory.apply_change(Change::Nodes(contents.nodes.values().cloned().collect()));
     inventory.apply_change(Change::Pods(contents.pods.values().cloned().collect()));
     inventory.capacity()

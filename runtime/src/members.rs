@@ -3,10 +3,10 @@
 //! Rules:
 //! - A member whose collector publishes its inventory on the host ([`caldera_crds::published`]) is not watched: the
 //!   published inventory is replayed (`replay`) for as long as it can be trusted (`published`).
-//! - Any other member is connected to as Karmada does it (`connection`). Its nodes, pods and HyperNodes become
-//!   [`caldera_core::inventory::Change`]s on a channel; when all were listed it is up (`informers`). A member without
-//!   HyperNodes has no domains and one without Volcano's queues is not bounded by them; both are looked for again now
-//!   and then.
+//! - Any other member is connected to as Karmada does it (`connection`). Its nodes, pods, HyperNodes and Numatopologies
+//!   become [`caldera_core::inventory::Change`]s on a channel; when all were listed it is up (`informers`). A member
+//!   without HyperNodes has no domains, in one without Numatopologies no node reports its NUMA nodes, and one without
+//!   Volcano's queues is not bounded by them; all are looked for again now and then.
 //! - What was passed on counts for as long as it is confirmed: by a probe with a timeout, because a watch alone may
 //!   hang for minutes, and by watches that do not fail. An outage of seconds changes nothing. After three probes
 //!   without an answer, or when a watch has failed for half a minute, the member is down until everything was listed
@@ -26,7 +26,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use caldera_core::{
     fleet::{Queues, Update},
-    inventory::{Change, HyperNode},
+    inventory::Change,
 };
 use caldera_crds::{karmada::cluster::Cluster, published::Published};
 use jiff::Timestamp;
@@ -43,7 +43,7 @@ use crate::{
     watch::{Event, api_resource, list_json},
 };
 use connection::{Access, Connection, MemberError, Route, probe_member};
-use informers::{HYPER_NODE, Informers, Message, REQUIRED, has_queues, list_hyper_nodes};
+use informers::{Informers, Message, OptionalKind, REQUIRED, has_queues};
 use published::{PublishedCache, Trusted};
 
 /// How often a member is asked whether it is there.
@@ -52,7 +52,7 @@ const PROBE_PERIOD: Duration = Duration::from_secs(10);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Unanswered probes in a row after which the member's inventory is not trusted any more.
 const MAX_MISSED_PROBES: u32 = 3;
-/// How often, in probes, a member without HyperNodes or queues is asked for them again.
+/// How often, in probes, a member without HyperNodes, Numatopologies or queues is asked for them again.
 const DISCOVERY_PROBES: u32 = 30;
 /// First wait before another attempt to connect; doubles up to [`PROBE_PERIOD`].
 const INITIAL_BACKOFF: Duration = Duration::from_millis(200);
@@ -274,15 +274,16 @@ impl Member {
         }
     }
 
-    /// The member's HyperNodes, `None` within where it has no such kind; `None` if they can not be read now.
-    async fn read_hyper_nodes(&mut self, connection: &Connection) -> Option<Option<Vec<HyperNode>>> {
-        match list_hyper_nodes(&connection.client).await {
+    /// All that the member has of a kind that it need not have, `None` within where it has no such kind; `None` if it
+    /// can not be read now.
+    async fn read_optional(&mut self, connection: &Connection, kind: OptionalKind) -> Option<Option<Change>> {
+        match kind.list(&connection.client).await {
             Ok(found) => Some(found),
             Err(error) => {
-                let cluster = &self.access.cluster;
-                tracing::warn!(cluster, %error, "can not read the member's HyperNodes; trying again");
+                let (cluster, kind) = (&self.access.cluster, kind.name());
+                tracing::warn!(cluster, kind, %error, "can not read the member's objects; trying again");
                 if !self.is_trusted() {
-                    self.send_down(format!("its HyperNodes can not be read: {error}")).await;
+                    self.send_down(format!("its {kind} objects can not be read: {error}")).await;
                 }
                 let next_probe = Instant::now() + PROBE_PERIOD;
                 tokio::time::sleep_until(self.trusted_until.map_or(next_probe, |until| until.min(next_probe))).await;
@@ -293,12 +294,18 @@ impl Member {
 
     /// Follows nodes and pods until the member stops answering, its secret changed, or its collector takes over.
     async fn watch_member(&mut self, connection: &Connection, stop: &CancellationToken) {
-        let Some(found) = self.read_hyper_nodes(connection).await else { return };
+        let mut found = Vec::new();
+        for kind in OptionalKind::ALL {
+            let Some(change) = self.read_optional(connection, kind).await else { return };
+            found.push((kind, change));
+        }
         let mut informers = Informers::start_informers(self, connection, stop);
-        let mut has_domains = found.is_some();
-        informers.send_message(Message::Listed(HYPER_NODE, Change::HyperNodes(found.unwrap_or_default()))).await;
-        if has_domains {
-            informers.follow_hyper_nodes();
+        let mut absent = Vec::new();
+        for (kind, change) in found {
+            let is_there = change.is_some();
+            let change = change.unwrap_or_else(|| kind.nothing());
+            informers.send_message(Message::Listed(kind.name(), change)).await;
+            if is_there { informers.follow_optional(kind) } else { absent.push(kind) }
         }
         informers.follow_required();
         if self.reads_load {
@@ -357,9 +364,9 @@ impl Member {
                         follows_queues = true;
                         informers.follow_queues();
                     }
-                    if !has_domains && list_hyper_nodes(&connection.client).await.is_ok_and(|found| found.is_some()) {
-                        has_domains = true;
-                        informers.follow_hyper_nodes();
+                    for kind in std::mem::take(&mut absent) {
+                        let is_there = kind.list(&connection.client).await.is_ok_and(|found| found.is_some());
+                        if is_there { informers.follow_optional(kind) } else { absent.push(kind) }
                     }
                 }
                 Err(error) => {
@@ -430,8 +437,10 @@ pub async fn read_member_inventory(
     let access = access_to(host, cluster, None, component, counts);
     let read = async {
         let client = access.connect_or_proxy().await?;
-        let found = list_hyper_nodes(&client).await?;
-        let mut updates = vec![Update::Change(Change::HyperNodes(found.unwrap_or_default()))];
+        let mut updates = Vec::new();
+        for kind in OptionalKind::ALL {
+            updates.push(Update::Change(kind.list(&client).await?.unwrap_or_else(|| kind.nothing())));
+        }
         for (kind, plural, convert) in REQUIRED {
             let resource = api_resource("", "v1", kind, plural);
             let listed = list_json(client.clone(), &resource, None, None, Some).await;

@@ -348,7 +348,7 @@ async fn start_member(
 ) -> Result<Endpoint, Error> {
     let (server, endpoint) = serve_api(&member.name, (Ipv4Addr::LOCALHOST, 0).into(), authority, shutdown).await?;
     let client = client_of(&endpoint, "member-sim", &WriteCounts::default())?;
-    install_all(&client, &member.name, caldera_crds::manifests::build_volcano_crds()).await?;
+    install_all(&client, &member.name, caldera_crds::manifests::build_member_volcano_crds()).await?;
     restore(&server, &member.name, restored)?;
     let config = member::Config { nodes: member.nodes.clone(), default_run, ..member::Config::default() };
     let (name, shutdown) = (member.name.clone(), shutdown.clone());

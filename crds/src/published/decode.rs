@@ -11,8 +11,8 @@ use caldera_core::{
 };
 
 use super::{
-    Bound, Closed, Contents, HyperNodes, Malformed, NodeShape, Nodes, Part, Pods, Workload, amount::decode_amount,
-    domains, encode::hash_fnv1a, queues, ranges, weight::check_decoded_size,
+    Bound, Closed, Contents, HyperNodes, Malformed, NodeShape, Nodes, NumaTopologies, Part, Pods, Workload,
+    amount::decode_amount, domains, encode::hash_fnv1a, numa, queues, ranges, weight::check_decoded_size,
 };
 use crate::{placement::read_taint, wire::ResourceList};
 
@@ -27,8 +27,8 @@ pub fn decode_part(part: &Part) -> Result<Contents, Malformed> {
     check_decoded_size([part])?;
     let reader = PartDecoder::new(part)?;
     let (hyper_nodes, queues) = (decode_hyper_nodes(part)?, queues::decode_queues(part)?);
-    let mut contents =
-        Contents { nodes: reader.decode_nodes()?, pods: reader.decode_unowned_pods()?, hyper_nodes, queues };
+    let (nodes, pods, numa) = (reader.decode_nodes()?, reader.decode_unowned_pods()?, reader.decode_numa()?);
+    let mut contents = Contents { nodes, pods, hyper_nodes, queues, numa };
     for workload in &part.workloads {
         reader.decode_workload(workload, &mut contents.pods)?;
     }
@@ -79,6 +79,10 @@ impl<'a> PartDecoder<'a> {
             }
         }
         Ok(nodes)
+    }
+
+    pub(super) fn decode_numa(&self) -> Result<NumaTopologies, Malformed> {
+        numa::decode_numa_reports(&self.part.numa, &self.names)
     }
 
     /// For each node, one pod that stands for all pods of unknown owners.
@@ -199,7 +203,7 @@ impl<'a> PodOf<'a> {
     }
 }
 
-fn node_name(names: &[String], number: u32) -> Result<&str, Malformed> {
+pub(super) fn node_name(names: &[String], number: u32) -> Result<&str, Malformed> {
     names.get(number as usize).map(String::as_str).ok_or(Malformed::NoNode(number))
 }
 

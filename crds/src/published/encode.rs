@@ -6,12 +6,13 @@ use caldera_core::{
     gang::{Taint, TaskName, WorkloadRef},
     inventory::{Node, Pod, round_up_request},
     node_affinity::HOSTNAME,
+    numa::NumaTopology,
     quantity::Quantity,
     resources::{ResourceName, Resources},
 };
 use k8s_openapi::{api::core::v1 as k8s, apimachinery::pkg::api::resource};
 
-use super::{Bound, Closed, Contents, Finished, Held, NodeShape, Part, Workload, domains, queues, ranges};
+use super::{Bound, Closed, Contents, Finished, Held, NodeShape, Part, Workload, domains, numa, queues, ranges};
 use crate::{wire::ResourceList, workload::WorkloadKind};
 
 /// The size of a part in bytes of JSON, at most. An API server accepts objects of about 3 MiB, etcd of 1.5 MiB.
@@ -68,6 +69,9 @@ pub(super) fn encode_parts(contents: &Contents, parts: u32) -> Vec<Part> {
     for (name, node) in &contents.nodes {
         views[index(name)].nodes.insert(name, Some(node));
     }
+    for (name, topology) in &contents.numa {
+        views[index(name)].numa.insert(name, topology);
+    }
     for ((_, name), pod) in &contents.pods {
         let Some(node) = pod.node.as_deref() else { continue };
         let view = &mut views[index(node)];
@@ -102,6 +106,8 @@ struct PartContents<'a> {
     nodes: BTreeMap<&'a str, Option<&'a Node>>,
     held: BTreeMap<&'a str, Resources>,
     workloads: BTreeMap<WorkloadRef, Tasks<'a>>,
+    /// Of nodes that are there, and of others.
+    numa: BTreeMap<&'a str, &'a NumaTopology>,
 }
 
 #[derive(Default)]
@@ -163,6 +169,7 @@ impl<'a> PartContents<'a> {
                 .map(|(workload, tasks)| tasks.encode_workload(workload, &numbers, &requests))
                 .collect(),
             requests: requests.keys().map(|request| encode_amounts(request)).collect(),
+            numa: numa::encode_numa_reports(&self.numa, &numbers),
             ..Part::default()
         }
     }

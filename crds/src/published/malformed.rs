@@ -24,6 +24,9 @@ pub enum Malformed {
     /// Not an operator of Kubernetes.
     #[error("{0:?} is no operator")]
     Operator(String),
+    /// Nothing that NUMA nodes can be.
+    #[error("{0:?} can be no NUMA nodes of a node")]
+    Numa(String),
     /// More pods than any member has.
     #[error("it lists more than {0} pods")]
     Pods(usize),

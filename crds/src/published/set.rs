@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use caldera_core::{fleet::Queues, inventory::Change};
 
 use super::{
-    ClusterInventory, Contents, Heartbeat, Malformed, Nodes, Part, Pods, Workload,
+    ClusterInventory, Contents, Heartbeat, Malformed, Nodes, NumaTopologies, Part, Pods, Workload,
     decode::{PartDecoder, decode_hyper_nodes},
     decode_part, queues,
     weight::check_decoded_size,
@@ -123,9 +123,11 @@ impl Published {
                 all.nodes.extend(more.nodes);
                 all.pods.extend(more.pods);
                 all.hyper_nodes.extend(more.hyper_nodes);
+                all.numa.extend(more.numa);
             }
             return Ok(vec![
                 Change::HyperNodes(all.hyper_nodes.into_values().collect()),
+                Change::NumaTopologies(all.numa.into_iter().collect()),
                 Change::Nodes(all.nodes.into_values().collect()),
                 Change::Pods(all.pods.into_values().collect()),
             ]);
@@ -148,6 +150,9 @@ fn compare_parts(now: &Part, then: &Part, changes: &mut Vec<Change>) -> Result<(
     let (new, old) = (PartDecoder::new(now)?, PartDecoder::new(then)?);
     let same_nodes = new.names == old.names;
     let same_numbers = same_nodes && new.requests == old.requests;
+    if !same_nodes || now.numa != then.numa {
+        compare_numa(new.decode_numa()?, old.decode_numa()?, changes);
+    }
     let (mut nodes, mut old_nodes) = (Nodes::new(), Nodes::new());
     if now.shapes != then.shapes {
         (nodes, old_nodes) = (new.decode_nodes()?, old.decode_nodes()?);
@@ -182,4 +187,11 @@ fn compare_parts(now: &Part, then: &Part, changes: &mut Vec<Change>) -> Result<(
     changes.extend(gone_pods);
     changes.extend(gone_nodes);
     Ok(())
+}
+
+fn compare_numa(now: NumaTopologies, then: NumaTopologies, changes: &mut Vec<Change>) {
+    let gone = then.keys().filter(|name| !now.contains_key(*name)).cloned();
+    changes.extend(gone.map(Change::NumaTopologyGone));
+    let new = now.into_iter().filter(|(name, topology)| then.get(name) != Some(topology));
+    changes.extend(new.map(|(name, topology)| Change::NumaTopology(name, topology)));
 }

@@ -1,6 +1,7 @@
 use caldera_core::{
     gang::{Operator, Requirement, Taint, WorkloadRef},
     inventory::{Change, HyperNode, HyperNodeMember, Inventory, Node, Owner, Pod, RemovedPods},
+    numa::{NumaNode, NumaPolicy},
     quantity::Quantity,
     resources::Resources,
     topology_discovery::list_label_domains,
@@ -17,6 +18,7 @@ fn amounts(cpu_milli: i64, pods: i64) -> Resources {
 fn inventory(contents: &Contents) -> Inventory {
     let mut inventory = Inventory::default();
     inventory.apply_change(Change::HyperNodes(contents.hyper_nodes.values().cloned().collect()));
+    inventory.apply_change(Change::NumaTopologies(contents.numa.clone().into_iter().collect()));
     inventory.apply_change(Change::Nodes(contents.nodes.values().cloned().collect()));
     inventory.apply_change(Change::Pods(contents.pods.values().cloned().collect()));
     inventory
@@ -109,11 +111,22 @@ fn any_hyper_node() -> impl Strategy<Value = HyperNode> {
     })
 }
 
+fn any_numa_topology() -> impl Strategy<Value = NumaTopology> {
+    (prop::sample::select(NumaPolicy::ALL.map(Some).into_iter().chain([None]).collect::<Vec<_>>()), 0..3u16).prop_map(
+        |(policy, free)| {
+            let nodes = vec![NumaNode { cpus: 4, allocatable: 3, free }; if policy.is_some() { 2 } else { 0 }];
+            NumaTopology::new(policy, nodes).unwrap()
+        },
+    )
+}
+
 fn any_world() -> impl Strategy<Value = Contents> {
     let nodes = prop::collection::vec(any_node(), 0..25);
     let pods = prop::collection::vec(any_pod(), 0..50);
     let hyper_nodes = prop::collection::vec(any_hyper_node(), 0..4);
-    (nodes, pods, hyper_nodes).prop_map(|(nodes, pods, hyper_nodes)| Contents {
+    let numa = prop::collection::btree_map("n-[0-2][0-9]", any_numa_topology(), 0..9);
+    (nodes, pods, hyper_nodes, numa).prop_map(|(nodes, pods, hyper_nodes, numa)| Contents {
+        numa,
         nodes: nodes.into_iter().map(|node| (node.name.clone(), node)).collect(),
         pods: pods.into_iter().map(|pod| ((pod.namespace.clone(), pod.name.clone()), pod)).collect(),
         hyper_nodes: hyper_nodes.into_iter().map(|one| (one.name.clone(), one)).collect(),
@@ -148,9 +161,18 @@ proptest! {
             "index": 0, "of": 1, "shapes": [{"names": names, "allocatable": {"cpu": amount}}],
             "requests": [{"cpu": "1"}], "held": [{"nodes": on, "amounts": {"cpu": "1"}}],
             "workloads": [{"kind": "Job", "namespace": "ns", "name": "j", "bound": [{"request": 0, "on": on}]}],
+            "numa": [{"nodes": on, "policy": "restricted", "cpus": "1/1/1"}],
         });
         let _ = decode_part(&serde_json::from_value(part).unwrap());
     }
+}
+
+#[test]
+fn a_member_whose_nodes_report_no_numa_nodes_publishes_nothing_of_it_and_a_part_of_an_older_collector_is_read() {
+    let contents = Contents { nodes: row(2), ..Contents::default() };
+    let parts = divide_contents(&contents, 1);
+    assert!(!serde_json::to_string(&parts).unwrap().contains("numa"));
+    assert_eq!(decode_part(&parts[0]).unwrap().numa, NumaTopologies::new());
 }
 
 fn row(count: usize) -> Nodes {
@@ -313,6 +335,7 @@ fn what_stands_for_more_than_a_member_has_is_refused_before_it_is_unfolded() {
             "workloads": job(json!([{"request": 0, "on": "0:0-190000 1*190000"}]), json!([])),
         }),
         json!({"domains": [{"name": "d", "tier": 1, "nodes": [format!("{long}[000000-199999]")]}]}),
+        json!({"shapes": [shape(&long, "")], "numa": vec![json!({"nodes": "0-190000"}); 10]}),
     ] {
         let mut part = part;
         (part["index"], part["of"]) = (0.into(), 1.into());

@@ -17,6 +17,8 @@ const NODE: usize = 400;
 const ENTRY: usize = 64;
 /// A pod beside its texts; it is kept by its name too.
 const POD: usize = 400;
+/// What a node reports of its NUMA nodes beside its name.
+const NUMA: usize = 192;
 
 /// Checks what these parts stand for.
 ///
@@ -56,6 +58,9 @@ fn estimate_part_bytes(part: &Part) -> Result<usize, Malformed> {
             let task = finished.task.as_ref().map_or(0, String::len);
             add(finished.pods as usize, POD + estimate_owner_bytes(workload) + task);
         }
+    }
+    for report in &part.numa {
+        add(ranges::count_numbers(&report.nodes)?, NUMA + longest);
     }
     for domain in &part.domains {
         let names = ranges::measure_names(&domain.nodes)?;

@@ -1,8 +1,8 @@
 //! The informers of one member: what is followed in it, and how well that goes.
 //!
-//! Rule: nothing is passed on before nodes and pods were listed. Then everything is passed on at once, HyperNodes
-//! first, so that nobody decides by nodes without their domains or by pods of an earlier connection; then that the
-//! member is up.
+//! Rule: nothing is passed on before nodes and pods were listed. Then everything is passed on at once, kinds first that
+//! a member need not have, so that nobody decides by nodes without their domains and NUMA nodes, or by pods of an
+//! earlier connection; then that the member is up.
 
 use std::{
     collections::BTreeSet,
@@ -12,10 +12,14 @@ use std::{
 
 use caldera_core::{
     fleet::{Origin, Queues, Update},
-    inventory::{Change, HyperNode, NodeUse},
+    inventory::{Change, NodeUse},
+    numa::NumaTopology,
     time::EpochSeconds,
 };
-use caldera_crds::inventory::{name_of, namespace_of, read_hyper_node, read_node, read_pod, read_queue};
+use caldera_crds::{
+    inventory::{name_of, namespace_of, read_hyper_node, read_node, read_pod, read_queue},
+    numa_topology::read_numa_topology,
+};
 use kube::{Client, api::ApiResource};
 use serde_json::Value;
 use tokio::{
@@ -95,23 +99,35 @@ impl Informers {
     /// Follows the kinds that must be listed before anything is known.
     pub(super) fn follow_required(&mut self) {
         for (kind, plural, convert) in REQUIRED {
-            self.follow_kind(kind, api_resource("", "v1", kind, plural), convert);
+            self.follow_kind(kind, api_resource("", "v1", kind, plural), Some, convert);
         }
     }
 
-    pub(super) fn follow_hyper_nodes(&mut self) {
-        self.follow_kind(HYPER_NODE, hyper_node_resource(), convert_hyper_node_event);
+    pub(super) fn follow_optional(&mut self, kind: OptionalKind) {
+        let resource = kind.resource();
+        match kind {
+            OptionalKind::HyperNode => self.follow_kind(kind.name(), resource, Some, convert_hyper_node_event),
+            OptionalKind::Numatopology => {
+                self.follow_kind(kind.name(), resource, read_report, convert_numa_event);
+            }
+        }
     }
 
-    fn follow_kind(&mut self, kind: &'static str, resource: ApiResource, convert: Convert) {
-        let to_message = move |event: Event<Value>| {
+    fn follow_kind<R: Send + 'static>(
+        &mut self,
+        kind: &'static str,
+        resource: ApiResource,
+        read: fn(Value) -> Option<R>,
+        convert: fn(Event<R>) -> Option<Change>,
+    ) {
+        let to_message = move |event: Event<R>| {
             let is_list = matches!(event, Event::Reset(_));
             let change = convert(event)?;
             Some(if is_list { Message::Listed(kind, change) } else { Message::Change(kind, change) })
         };
         let health = if self.must_hold { WatchHealth::failing() } else { WatchHealth::default() };
         self.watches.add(kind, health.clone());
-        let task = self.follower.follow_json(resource, health, Some, to_message);
+        let task = self.follower.follow_json(resource, health, read, to_message);
         self.tasks.push(AbortOnDropHandle::new(task));
     }
 
@@ -236,10 +252,59 @@ async fn forward_updates(
     }
 }
 
-/// The member's HyperNodes; `None` if it has no such kind, or lets nobody read it.
-pub(super) async fn list_hyper_nodes(client: &Client) -> Result<Option<Vec<HyperNode>>, MemberError> {
-    let read = |object: Value| read_hyper_node(&object);
-    let resource = hyper_node_resource();
+/// A kind that a member may have or not, with nothing of it to be known where it has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OptionalKind {
+    HyperNode,
+    Numatopology,
+}
+
+impl OptionalKind {
+    pub(super) const ALL: [Self; 2] = [Self::HyperNode, Self::Numatopology];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::HyperNode => "HyperNode",
+            Self::Numatopology => "Numatopology",
+        }
+    }
+
+    fn resource(self) -> ApiResource {
+        match self {
+            Self::HyperNode => api_resource("topology.volcano.sh", "v1alpha1", self.name(), "hypernodes"),
+            Self::Numatopology => api_resource("nodeinfo.volcano.sh", "v1alpha1", self.name(), "numatopologies"),
+        }
+    }
+
+    /// All that a member has of it; `None` if it has no such kind, or lets nobody read it.
+    pub(super) async fn list(self, client: &Client) -> Result<Option<Change>, MemberError> {
+        match self {
+            Self::HyperNode => {
+                let found = list_where_there(client, self, |object: Value| read_hyper_node(&object)).await?;
+                Ok(found.map(Change::HyperNodes))
+            }
+            Self::Numatopology => {
+                let found = list_where_there(client, self, read_report).await?;
+                Ok(found.map(keep_possible))
+            }
+        }
+    }
+
+    /// That there is nothing of it.
+    pub(super) const fn nothing(self) -> Change {
+        match self {
+            Self::HyperNode => Change::HyperNodes(Vec::new()),
+            Self::Numatopology => Change::NumaTopologies(Vec::new()),
+        }
+    }
+}
+
+async fn list_where_there<R>(
+    client: &Client,
+    kind: OptionalKind,
+    read: fn(Value) -> Option<R>,
+) -> Result<Option<Vec<R>>, MemberError> {
+    let resource = kind.resource();
     let listed = list_json(client.clone(), &resource, None, None, read);
     match tokio::time::timeout(PROBE_TIMEOUT, listed).await {
         Ok(Ok(all)) => Ok(Some(all)),
@@ -247,6 +312,25 @@ pub(super) async fn list_hyper_nodes(client: &Client) -> Result<Option<Vec<Hyper
         Ok(Err(error)) => Err(MemberError::Probe(Box::new(error))),
         Err(_) => Err(MemberError::Timeout),
     }
+}
+
+/// What a node reports of its NUMA nodes, by its name: each object is large, and little of it counts.
+type Report = (String, Option<NumaTopology>);
+
+fn read_report(object: Value) -> Option<Report> {
+    Some((name_of(&object)?, read_numa_topology(&object)))
+}
+
+fn keep_possible(all: Vec<Report>) -> Change {
+    Change::NumaTopologies(all.into_iter().filter_map(|(node, topology)| Some((node, topology?))).collect())
+}
+
+fn convert_numa_event(event: Event<Report>) -> Option<Change> {
+    Some(match event {
+        Event::Reset(all) => keep_possible(all),
+        Event::Applied((node, Some(topology))) => Change::NumaTopology(node, topology),
+        Event::Applied((node, None)) | Event::Deleted((node, _)) => Change::NumaTopologyGone(node),
+    })
 }
 
 /// Whether the member has Volcano's queues, and lets them be read.
@@ -262,13 +346,8 @@ fn queue_resource() -> ApiResource {
     api_resource("scheduling.volcano.sh", "v1beta1", QUEUE, "queues")
 }
 
-fn hyper_node_resource() -> ApiResource {
-    api_resource("topology.volcano.sh", "v1alpha1", HYPER_NODE, "hypernodes")
-}
-
 pub(super) type Convert = fn(Event<Value>) -> Option<Change>;
 
-pub(super) const HYPER_NODE: &str = "HyperNode";
 const QUEUE: &str = "Queue";
 
 /// The kinds without which a member is not up.

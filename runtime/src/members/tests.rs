@@ -133,6 +133,7 @@ async fn a_published_member_is_not_watched_until_its_collector_is_late_and_not_t
     assert!(!origin_is_late(&world.next().await));
     assert_eq!(world.next().await, Update::Images(ClusterImages::default()));
     assert!(matches!(world.next().await, Update::Change(Change::HyperNodes(all)) if all.is_empty()));
+    assert!(matches!(world.next().await, Update::Change(Change::NumaTopologies(all)) if all.is_empty()));
     assert!(matches!(world.next().await, Update::Change(Change::Nodes(all)) if all[0].name == "n1"));
     assert!(matches!(world.next().await, Update::Change(Change::Pods(_))));
     assert!(matches!(world.next().await, Update::Queues(queues) if queues.is_empty()));
@@ -200,7 +201,7 @@ async fn what_is_no_inventory_is_refused_whole_and_the_member_asked() {
 /// Answers what a probe asks, and no list.
 async fn lists_nothing(request: Request) -> Response {
     let query = request.uri().query().unwrap_or_default();
-    if request.uri().path().contains("hypernodes") {
+    if ["hypernodes", "numatopologies"].iter().any(|kind| request.uri().path().contains(kind)) {
         return StatusCode::NOT_FOUND.into_response();
     }
     if query.split('&').any(|part| part == "limit=1") {
@@ -244,6 +245,9 @@ async fn answers_in_part(State(member): State<Arc<Partial>>, request: Request) -
     if path.contains("hypernodes") {
         let fails = member.hyper_nodes_fail.load(Ordering::Relaxed);
         return if fails { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::NOT_FOUND }.into_response();
+    }
+    if path.contains("numatopologies") {
+        return StatusCode::FORBIDDEN.into_response();
     }
     let is_broken = path.ends_with("/pods") && !*member.pods_work.borrow();
     match () {
@@ -316,6 +320,7 @@ impl PartWorld {
         while let Ok(Some(event)) = tokio::time::timeout_at(end, self.events.recv()).await {
             let word = match event.update {
                 Update::Change(Change::HyperNodes(_)) => "domains",
+                Update::Change(Change::NumaTopologies(all)) if all.is_empty() => continue,
                 Update::Change(Change::Nodes(_)) => "nodes",
                 Update::Change(Change::Pods(_)) => "pods",
                 Update::From(Origin::Member) => "from",
@@ -325,7 +330,7 @@ impl PartWorld {
                     assert!(queues["q"].is_closed());
                     "queues"
                 }
-                Update::Down(why) if why.contains("HyperNodes") => "no domains",
+                Update::Down(why) if why.contains("HyperNode objects can not be read") => "no domains",
                 Update::Down(why) if why.contains("Pod objects can not be followed") => "no pods",
                 Update::Down(why) if why.contains("not listed within") => "not listed",
                 other => panic!("{other:?}"),

@@ -22,7 +22,7 @@ pub struct CollectedInventory {
 impl CollectedInventory {
     /// Takes in a change.
     pub fn apply_change(&mut self, change: Change) {
-        let Self { contents: Contents { nodes, pods, .. }, hyper_nodes, .. } = self;
+        let Self { contents: Contents { nodes, pods, numa, .. }, hyper_nodes, .. } = self;
         let key = |pod: &Pod| (pod.namespace.clone(), pod.name.clone());
         match change {
             Change::Nodes(all) => {
@@ -40,7 +40,9 @@ impl CollectedInventory {
             Change::HyperNodes(all) => *hyper_nodes = all.into_iter().map(|one| (one.name.clone(), one)).collect(),
             Change::HyperNode(one) => drop(hyper_nodes.insert(one.name.clone(), one)),
             Change::HyperNodeGone(name) => drop(hyper_nodes.remove(&name)),
-            Change::NumaTopologies(_) | Change::NumaTopology(..) | Change::NumaTopologyGone(_) => {}
+            Change::NumaTopologies(all) => *numa = all.into_iter().collect(),
+            Change::NumaTopology(node, topology) => drop(numa.insert(node, topology)),
+            Change::NumaTopologyGone(node) => drop(numa.remove(&node)),
         }
     }
 

@@ -45,6 +45,8 @@ struct Servers {
     member_is_up: watch::Sender<bool>,
     /// Cores that the member's node says it uses, where the member serves that.
     cpu_used: Mutex<Option<&'static str>>,
+    /// CPUs that the member's node reports as free, where the member serves that.
+    free_cpus: watch::Sender<Option<&'static str>>,
     /// What the collector measures.
     registry: SharedRegistry,
 }
@@ -101,7 +103,11 @@ async fn member(State(servers): State<Arc<Servers>>, request: Request) -> Respon
         let usage = json!({"cpu": cpu, "memory": "1Gi"});
         return list(json!([{"metadata": {"name": "n1"}, "timestamp": timestamp, "usage": usage}]));
     }
-    if path.contains("hypernodes") || path.contains("queues") || path.contains("metrics.k8s.io") {
+    if path.contains("numatopologies") && servers.free_cpus.borrow().is_some() {
+        return numa_topologies(&servers, query.contains("watch=true"));
+    }
+    let absent = ["hypernodes", "numatopologies", "queues", "metrics.k8s.io"];
+    if absent.iter().any(|kind| path.contains(kind)) {
         let status = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": ""});
         return (StatusCode::NOT_FOUND, Json(status)).into_response();
     }
@@ -133,6 +139,32 @@ async fn member(State(servers): State<Arc<Servers>>, request: Request) -> Respon
     Body::from_stream(lines).into_response()
 }
 
+/// Two NUMA nodes of four CPUs, as a list or as what changes.
+fn numa_topologies(servers: &Servers, is_watch: bool) -> Response {
+    let object = |free: Option<&str>, version: u32| {
+        let cpu = |number: u32| (number.to_string(), json!({"numa": number / 4, "socket": number / 4, "core": number}));
+        json!({
+            "apiVersion": "nodeinfo.volcano.sh/v1alpha1", "kind": "Numatopology",
+            "metadata": {"name": "n1", "resourceVersion": version.to_string()},
+            "spec": {
+                "policies": {"CPUManagerPolicy": "static", "TopologyManagerPolicy": "restricted"},
+                "numares": {"cpu": {"allocatable": free}}, "resReserved": {"cpu": "500m"},
+                "cpuDetail": (0..8).map(cpu).collect::<serde_json::Map<_, _>>(),
+            },
+        })
+    };
+    let mut free = servers.free_cpus.subscribe();
+    if !is_watch {
+        return list(json!([object(*free.borrow_and_update(), 1)]));
+    }
+    let lines = futures::stream::unfold((free, 2), move |(mut free, version)| async move {
+        free.changed().await.ok()?;
+        let event = json!({"type": "MODIFIED", "object": object(*free.borrow_and_update(), version)});
+        Some((Ok::<_, std::io::Error>(bytes::Bytes::from(format!("{event}\n"))), (free, version + 1)))
+    });
+    Body::from_stream(lines).into_response()
+}
+
 /// A running collector, and what it talks to.
 fn collector(there: Value) -> (Arc<Servers>, CancellationToken) {
     collector_with(there, None)
@@ -142,9 +174,9 @@ fn collector(there: Value) -> (Arc<Servers>, CancellationToken) {
 fn collector_with(there: Value, topology_labels: Option<TopologyLabels>) -> (Arc<Servers>, CancellationToken) {
     let began = Instant::now();
     let (pods, member_is_up) = (watch::channel(0).0, watch::channel(true).0);
-    let (writes, cpu_used) = (Mutex::default(), Mutex::default());
+    let (writes, cpu_used, free_cpus) = (Mutex::default(), Mutex::default(), watch::channel(None).0);
     let registry = SharedRegistry::default();
-    let servers = Arc::new(Servers { began, writes, there, pods, member_is_up, cpu_used, registry });
+    let servers = Arc::new(Servers { began, writes, there, pods, member_is_up, cpu_used, free_cpus, registry });
     let client = |router: Router| Client::new(router, "default");
     let host = client(Router::new().fallback(host).with_state(Arc::clone(&servers)));
     let inside = client(Router::new().fallback(member).with_state(Arc::clone(&servers)));
@@ -227,6 +259,26 @@ async fn images_of_nodes_are_reported_by_heartbeats_and_by_no_part() {
     let images = json!({"a:1": 1_000_000_000, "a@sha256:00": 1_000_000_000});
     assert_eq!(servers.last("m1")["heartbeat"]["images"], images);
     assert!(!servers.last("m1.0").to_string().contains("sha256"));
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn numa_nodes_are_published_where_the_member_serves_them_and_cost_nothing_where_it_does_not() {
+    let (servers, stop) = collector(Value::Null);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(servers.last("m1.0")["part"]["numa"].is_null());
+    assert_eq!(servers.seconds("m1.0").len(), 1);
+    // It is looked for again now and then.
+    servers.free_cpus.send_replace(Some("0-7"));
+    tokio::time::sleep(Duration::from_secs(330)).await;
+    let published = |cpus: &str| json!([{"nodes": "0", "policy": "restricted", "cpus": cpus}]);
+    assert_eq!(servers.last("m1.0")["part"]["numa"], published("3/3/4 4/4/4"));
+    servers.free_cpus.send_replace(Some("0-4"));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(servers.last("m1.0")["part"]["numa"], published("3/3/4 1/4/4"));
+    servers.free_cpus.send_replace(Some("no set"));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(servers.last("m1.0")["part"]["numa"].is_null(), "what can not be reports nothing");
     stop.cancel();
 }
 
