@@ -25,6 +25,7 @@ mod layouts;
 mod left_to_member;
 mod member_queue;
 mod mpi_job;
+mod numa_claim;
 mod pod_owner;
 mod pod_specs;
 mod pod_template;
@@ -142,8 +143,8 @@ fn check_resource_count(gang: &Gang) -> Result<(), GangError> {
 }
 
 /// What a workload's pods may say of nodes, and as much more for each of its tasks: labels of a selector, expressions
-/// and values of an affinity, tolerations and card models. A limit of ours, for each is asked of each node, again and
-/// again while it waits.
+/// and values of an affinity, tolerations, card models and containers that want whole CPUs of NUMA nodes. A limit of
+/// ours, for each is asked of each node, again and again while it waits.
 const MOST_NODE_RULES: usize = 1_024;
 const MOST_NODE_RULES_OF_TASK: usize = 16;
 
@@ -154,8 +155,8 @@ fn check_node_rules(gang: &Gang) -> Result<(), GangError> {
         return Ok(());
     }
     let why = format!(
-        "its pods say {rules} things of nodes, in selectors, affinities with their values, and tolerations, and {most} \
-         are the most"
+        "its pods say {rules} things of nodes, in selectors, affinities with their values, tolerations and containers \
+         with a topologyPolicy, and {most} are the most"
     );
     Err(GangError::Field { field: "spec".to_owned(), why })
 }

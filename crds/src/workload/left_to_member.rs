@@ -1,12 +1,17 @@
 //! What of a workload's pods is left to the scheduler of the member that a copy goes to, to be told at submission.
 //!
 //! Rule: clusters and nodes are chosen by requests, node selectors, node affinity, taints, host ports, and by pods of
-//! one template that keep off each other ([`anti_affinity`]). Of all else that is required of a node nothing is asked:
-//! what is only preferred keeps no pod from starting, and is not told.
+//! one template that keep off each other ([`anti_affinity`]), and by NUMA policies where nodes report their NUMA nodes.
+//! Of all else that is required of a node nothing is asked: what is only preferred keeps no pod from starting, and is
+//! not told.
 
 use std::collections::BTreeSet;
 
-use caldera_core::{data_source::shorten_text, text::name_some};
+use caldera_core::{
+    data_source::shorten_text,
+    numa::{NumaClaim, NumaPolicy},
+    text::name_some,
+};
 use serde_json::Value;
 
 use super::{
@@ -14,10 +19,8 @@ use super::{
     anti_affinity::{REQUIRED, keeps_off_others, list_items},
     field::Field,
     list_pod_templates,
+    numa_claim::read_numa_claim,
 };
-
-/// Values of `topologyPolicy` by which the member's Volcano refuses nodes.
-const STRICT_NUMA: [&str; 2] = ["restricted", "single-numa-node"];
 
 /// A sentence for each kind of wish that nobody looks at before a copy is in its member.
 #[must_use]
@@ -38,9 +41,9 @@ pub fn list_wishes_left_to_member(object: &Value) -> Vec<String> {
     }
     if is_job {
         add_texts(&mut claims, list_items(&object["spec"]["volumes"]).map(|volume| &volume["volumeClaimName"]));
-        let of_tasks = list_items(&object["spec"]["tasks"]).map(|task| &task["topologyPolicy"]);
-        let is_strict = |policy: &&Value| policy.as_str().is_some_and(|policy| STRICT_NUMA.contains(&policy));
-        add_texts(&mut policies, of_tasks.filter(is_strict));
+        let of_tasks = list_items(&object["spec"]["tasks"]).filter_map(read_numa_claim);
+        let is_strict = |claim: &NumaClaim| claim.policy != NumaPolicy::BestEffort;
+        policies.extend(of_tasks.filter(is_strict).map(|claim| claim.policy.as_str().to_owned()));
     }
     let say = |what: &str, texts: Texts| {
         let texts = Vec::from_iter(texts);
@@ -50,7 +53,7 @@ pub fn list_wishes_left_to_member(object: &Value) -> Vec<String> {
         say("topology spread over", spread),
         wants_others.then(|| report("affinity or anti-affinity to other pods")),
         say("the zone of volume claim", claims),
-        say("topologyPolicy", policies),
+        (!policies.is_empty()).then(|| report_policies(policies)),
     ]
     .into_iter()
     .flatten()
@@ -61,6 +64,12 @@ type Texts = BTreeSet<String>;
 
 fn report(what: &str) -> String {
     format!("{what} is left to the member's scheduler; a copy may stay Pending there")
+}
+
+fn report_policies(policies: Texts) -> String {
+    let policies = name_some(&Vec::from_iter(policies));
+    let elsewhere = report("elsewhere it");
+    format!("topologyPolicy {policies} is looked at where nodes report their NUMA nodes; {elsewhere}")
 }
 
 fn add_texts<'a>(texts: &mut Texts, values: impl Iterator<Item = &'a Value>) {
@@ -82,6 +91,11 @@ mod tests {
             "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j", "namespace": "ns"},
             "spec": {"tasks": [{"name": "plain", "template": {"spec": {}}}, whole]},
         })
+    }
+
+    fn guaranteed_task(policy: &str) -> Value {
+        let container = json!({"resources": {"limits": {"cpu": "4", "memory": "1Gi"}}});
+        json!({"topologyPolicy": policy, "template": {"spec": {"containers": [container]}}})
     }
 
     fn reported(spec: Value) -> Vec<String> {
@@ -115,11 +129,13 @@ mod tests {
 
     #[test]
     fn a_volcano_jobs_claims_and_numa_policies_are_told_too() {
-        let mut object = job(json!({"topologyPolicy": "single-numa-node"}));
+        let mut object = job(guaranteed_task("single-numa-node"));
         object["spec"]["volumes"] = json!([{"mountPath": "/a", "volumeClaimName": "data"}, {"mountPath": "/b"}]);
-        let want =
-            ["the zone of volume claim data", "topologyPolicy single-numa-node"].map(|what| format!("{what}{LEFT}"));
+        let numa = "topologyPolicy single-numa-node is looked at where nodes report their NUMA nodes; elsewhere it";
+        let want = ["the zone of volume claim data", numa].map(|what| format!("{what}{LEFT}"));
         assert_eq!(list_wishes_left_to_member(&object), want);
+        object["spec"]["tasks"][1]["template"] = json!({"spec": {"containers": [{}]}});
+        assert_eq!(list_wishes_left_to_member(&object), want[..1], "a policy of pods that are not Guaranteed");
     }
 
     #[test]
@@ -132,7 +148,7 @@ mod tests {
         let liked = json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]});
         assert_eq!(reported(json!({"affinity": {"podAffinity": liked, "podAntiAffinity": liked}})), none);
         for policy in ["", "none", "best-effort"] {
-            assert_eq!(list_wishes_left_to_member(&job(json!({"topologyPolicy": policy}))), none, "{policy}");
+            assert_eq!(list_wishes_left_to_member(&job(guaranteed_task(policy))), none, "{policy}");
         }
         assert_eq!(list_wishes_left_to_member(&json!({"kind": "Secret"})), none);
     }

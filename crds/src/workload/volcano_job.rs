@@ -6,11 +6,11 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use caldera_core::{
-    gang::{Gang, Partition, Task, TaskName, Topology},
+    gang::{Gang, NodeClaim, Partition, Task, TaskName, Topology},
     text::count_noun,
 };
 
-use super::{GangError, field::Field, pod_template, task_index, task_topology};
+use super::{GangError, field::Field, numa_claim, pod_template, task_index, task_topology};
 use crate::{
     job_admission::{MOST_TASKS, default_task_name},
     names::caldera::{RENDEZVOUS, RENDEZVOUS_CLUSTERSET, SSH_SECRET},
@@ -116,12 +116,13 @@ fn read_task(index: usize, template: &Field<'_>) -> Result<Task, GangError> {
     let replicas = template.at(&["replicas"]).map_or(Ok(0), |place| place.parse_count())?;
     let partition = read_partition(template, replicas)?;
     let pods = template.at(&["template"]).unwrap_or_else(|| template.absent_field(&["template"]));
+    let numa = numa_claim::read_numa_claim(template.value).map(Arc::new);
     Ok(Task {
         name,
         replicas,
         min_available: task_minimum(template, replicas, partition.as_ref())?,
         request: pod_template::read_request(&pods)?,
-        node: pod_template::node_claim(&pods)?,
+        node: NodeClaim { numa, ..pod_template::node_claim(&pods)? },
         priority_class: pod_template::priority_class(&pods).to_owned(),
         partition,
     })
