@@ -61,6 +61,8 @@ pub enum Kind {
     DataClaim,
     /// topology.volcano.sh HyperNode.
     HyperNode,
+    /// nodeinfo.volcano.sh Numatopology.
+    Numatopology,
     /// federation.caldera.dev ClusterInventory.
     Inventory,
     /// federation.caldera.dev FederationTopology.
@@ -124,6 +126,7 @@ impl Kind {
                 api_resource("datadependency.volcano.sh", "v1alpha1", "DataSourceClaim", "datasourceclaims")
             }
             Self::HyperNode => api_resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes"),
+            Self::Numatopology => api_resource("nodeinfo.volcano.sh", "v1alpha1", "Numatopology", "numatopologies"),
             Self::Inventory => {
                 api_resource("federation.caldera.dev", "v1alpha1", "ClusterInventory", "clusterinventories")
             }
@@ -165,6 +168,7 @@ impl Kind {
                 | Self::PriorityClass
                 | Self::DataSource
                 | Self::HyperNode
+                | Self::Numatopology
                 | Self::Inventory
                 | Self::Links
                 | Self::AdmissionPolicy

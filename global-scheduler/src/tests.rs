@@ -10,6 +10,7 @@ mod first_status;
 mod grants;
 mod image_locality;
 mod maintenance;
+mod numa;
 mod parity;
 mod ranking;
 mod staying;

@@ -28,6 +28,7 @@ mod maintenance;
 mod member_scripts;
 mod namespaces;
 mod node_groups;
+mod numa;
 mod outage;
 mod policies;
 mod queue_clusters;
