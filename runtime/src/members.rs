@@ -274,11 +274,10 @@ impl Member {
         }
     }
 
-    /// All that the member has of a kind that it need not have, `None` within where it has no such kind; `None` if it
-    /// can not be read now.
-    async fn read_optional(&mut self, connection: &Connection, kind: OptionalKind) -> Option<Option<Change>> {
-        match kind.list(&connection.client).await {
-            Ok(found) => Some(found),
+    /// Whether the member has a kind that it need not have; `None` if that can not be known now.
+    async fn find_optional(&mut self, connection: &Connection, kind: OptionalKind) -> Option<bool> {
+        match kind.is_there(&connection.client).await {
+            Ok(is_there) => Some(is_there),
             Err(error) => {
                 let (cluster, kind) = (&self.access.cluster, kind.name());
                 tracing::warn!(cluster, kind, %error, "can not read the member's objects; trying again");
@@ -294,18 +293,15 @@ impl Member {
 
     /// Follows nodes and pods until the member stops answering, its secret changed, or its collector takes over.
     async fn watch_member(&mut self, connection: &Connection, stop: &CancellationToken) {
-        let mut found = Vec::new();
+        let (mut found, mut absent) = (Vec::new(), Vec::new());
         for kind in OptionalKind::ALL {
-            let Some(change) = self.read_optional(connection, kind).await else { return };
-            found.push((kind, change));
+            let Some(is_there) = self.find_optional(connection, kind).await else { return };
+            if is_there { found.push(kind) } else { absent.push(kind) }
         }
-        let mut informers = Informers::start_informers(self, connection, stop);
-        let mut absent = Vec::new();
-        for (kind, change) in found {
-            let is_there = change.is_some();
-            let change = change.unwrap_or_else(|| kind.nothing());
-            informers.send_message(Message::Listed(kind.name(), change)).await;
-            if is_there { informers.follow_optional(kind) } else { absent.push(kind) }
+        let mut informers = Informers::start_informers(self, connection, &found, stop);
+        found.into_iter().for_each(|kind| informers.follow_optional(kind));
+        for kind in &absent {
+            informers.send_message(Message::Listed(kind.name(), kind.nothing())).await;
         }
         informers.follow_required();
         if self.reads_load {
@@ -365,7 +361,7 @@ impl Member {
                         informers.follow_queues();
                     }
                     for kind in std::mem::take(&mut absent) {
-                        let is_there = kind.list(&connection.client).await.is_ok_and(|found| found.is_some());
+                        let is_there = kind.is_there(&connection.client).await.is_ok_and(|is_there| is_there);
                         if is_there { informers.follow_optional(kind) } else { absent.push(kind) }
                     }
                 }
@@ -439,7 +435,9 @@ pub async fn read_member_inventory(
         let client = access.connect_or_proxy().await?;
         let mut updates = Vec::new();
         for kind in OptionalKind::ALL {
-            updates.push(Update::Change(kind.list(&client).await?.unwrap_or_else(|| kind.nothing())));
+            let is_there = kind.is_there(&client).await?;
+            let change = if is_there { kind.list(&client).await? } else { kind.nothing() };
+            updates.push(Update::Change(change));
         }
         for (kind, plural, convert) in REQUIRED {
             let resource = api_resource("", "v1", kind, plural);

@@ -432,8 +432,8 @@ fn add_type_fields(object: Unread<DynamicObject>, resource: &ApiResource) -> Opt
     Some(value)
 }
 
-/// Objects asked for at once by [`list_json`].
-const PAGE: u32 = 500;
+/// Objects asked for at once, as kube's watcher does.
+pub(crate) const PAGE: u32 = 500;
 
 /// All objects of a kind as they are now (in one namespace, or everywhere), keeping of each what `read` makes of it.
 ///

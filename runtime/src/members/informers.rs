@@ -1,8 +1,8 @@
 //! The informers of one member: what is followed in it, and how well that goes.
 //!
-//! Rule: nothing is passed on before nodes and pods were listed. Then everything is passed on at once, kinds first that
-//! a member need not have, so that nobody decides by nodes without their domains and NUMA nodes, or by pods of an
-//! earlier connection; then that the member is up.
+//! Rule: nothing is passed on before nodes and pods were listed, and the optional kinds that the member has. Then
+//! everything is passed on at once, optional kinds first, so that nobody decides by nodes without their domains and NUMA
+//! nodes, or by pods of an earlier connection; then that the member is up.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +20,7 @@ use caldera_crds::{
     inventory::{name_of, namespace_of, read_hyper_node, read_node, read_pod, read_queue},
     numa_topology::read_numa_topology,
 };
-use kube::{Client, api::ApiResource};
+use kube::{Client, api::ApiResource, runtime::watcher};
 use serde_json::Value;
 use tokio::{
     sync::{mpsc, watch},
@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     clock::SharedClock,
-    watch::{Event, Follower, WatchHealth, api_resource, list_json},
+    watch::{Event, Follower, PAGE, WatchHealth, WatchOptions, api_resource, list_json},
 };
 
 /// What is followed in a member during one connection.
@@ -81,15 +81,23 @@ pub(super) enum Message {
 }
 
 impl Informers {
-    pub(super) fn start_informers(member: &Member, connection: &Connection, stop: &CancellationToken) -> Self {
+    /// Of the optional kinds the member has those that are `found`.
+    pub(super) fn start_informers(
+        member: &Member,
+        connection: &Connection,
+        found: &[OptionalKind],
+        stop: &CancellationToken,
+    ) -> Self {
         let (messages, arriving) = mpsc::channel(256);
         let (is_listed, listed) = watch::channel(false);
         // Who lists and may not watch would be up after each list, and down again.
         let must_hold = member.has_watch_failed;
         let watches = Watches::default();
         let awaited = must_hold.then(|| watches.clone());
+        let required: BTreeSet<_> =
+            REQUIRED.iter().map(|(kind, ..)| *kind).chain(found.iter().map(|of| of.name())).collect();
         let cluster = member.access.cluster.clone();
-        let forward = forward_updates(cluster, arriving, member.events.clone(), is_listed, awaited);
+        let forward = forward_updates(cluster, arriving, member.events.clone(), is_listed, (required, awaited));
         let tasks = vec![AbortOnDropHandle::new(tokio::spawn(forward))];
         let stop = stop.child_token();
         let follower = Follower::new(connection.client.clone(), messages.clone(), stop.clone());
@@ -99,16 +107,16 @@ impl Informers {
     /// Follows the kinds that must be listed before anything is known.
     pub(super) fn follow_required(&mut self) {
         for (kind, plural, convert) in REQUIRED {
-            self.follow_kind(kind, api_resource("", "v1", kind, plural), Some, convert);
+            self.follow_kind(kind, api_resource("", "v1", kind, plural), PAGE, Some, convert);
         }
     }
 
     pub(super) fn follow_optional(&mut self, kind: OptionalKind) {
         let resource = kind.resource();
         match kind {
-            OptionalKind::HyperNode => self.follow_kind(kind.name(), resource, Some, convert_hyper_node_event),
+            OptionalKind::HyperNode => self.follow_kind(kind.name(), resource, PAGE, Some, convert_hyper_node_event),
             OptionalKind::Numatopology => {
-                self.follow_kind(kind.name(), resource, read_report, convert_numa_event);
+                self.follow_kind(kind.name(), resource, NUMA_PAGE, read_report, convert_numa_event);
             }
         }
     }
@@ -117,6 +125,7 @@ impl Informers {
         &mut self,
         kind: &'static str,
         resource: ApiResource,
+        page: u32,
         read: fn(Value) -> Option<R>,
         convert: fn(Event<R>) -> Option<Change>,
     ) {
@@ -127,7 +136,8 @@ impl Informers {
         };
         let health = if self.must_hold { WatchHealth::failing() } else { WatchHealth::default() };
         self.watches.add(kind, health.clone());
-        let task = self.follower.follow_json(resource, health, read, to_message);
+        let options = WatchOptions::from(watcher::Config::default().page_size(page)).with_health(health);
+        let task = self.follower.follow_json(resource, options, read, to_message);
         self.tasks.push(AbortOnDropHandle::new(task));
     }
 
@@ -186,23 +196,25 @@ impl Informers {
     }
 }
 
+/// Numatopologies asked for at once: each has an entry for every CPU of its node.
+const NUMA_PAGE: u32 = 50;
 /// How often it is looked whether watches hold.
 const LOOK_AT_WATCHES: Duration = Duration::from_secs(1);
 
-/// Holds messages back until the required kinds are listed, and the `awaited` watches hold; then passes them on as they
-/// come.
+/// Holds messages back until the `required` kinds are listed, and the `awaited` watches hold; then passes them on as
+/// they come.
 async fn forward_updates(
     cluster: String,
     mut arriving: mpsc::Receiver<Message>,
     events: mpsc::Sender<MemberEvent>,
     is_listed: watch::Sender<bool>,
-    awaited: Option<Watches>,
+    (required, awaited): (BTreeSet<&'static str>, Option<Watches>),
 ) {
     let send = async |update| events.send(MemberEvent { cluster: cluster.clone(), update }).await;
     let (mut held_back, mut listed) = (Vec::new(), BTreeSet::new());
     let mut is_first = true;
     loop {
-        let are_all_listed = REQUIRED.iter().all(|(kind, ..)| listed.contains(kind));
+        let are_all_listed = listed.is_superset(&required);
         let message = tokio::select! {
             biased;
             message = arriving.recv() => match message {
@@ -235,10 +247,13 @@ async fn forward_updates(
                 continue;
             }
         }
-        let are_all_listed = REQUIRED.iter().all(|(kind, ..)| listed.contains(kind));
+        let are_all_listed = listed.is_superset(&required);
         let holds = || awaited.as_ref().is_none_or(|watches| watches.longest_failing().is_none());
         if is_first && !(are_all_listed && holds()) {
             continue;
+        }
+        if is_first {
+            held_back.sort_by_key(|(kind, _)| OptionalKind::ALL.iter().all(|of| of.name() != *kind));
         }
         let up = is_first.then_some([Update::From(Origin::Member), Update::Up]);
         for update in held_back.drain(..).map(|(_, update)| update).chain(up.into_iter().flatten()) {
@@ -276,18 +291,30 @@ impl OptionalKind {
         }
     }
 
-    /// All that a member has of it; `None` if it has no such kind, or lets nobody read it.
-    pub(super) async fn list(self, client: &Client) -> Result<Option<Change>, MemberError> {
-        match self {
-            Self::HyperNode => {
-                let found = list_where_there(client, self, |object: Value| read_hyper_node(&object)).await?;
-                Ok(found.map(Change::HyperNodes))
-            }
-            Self::Numatopology => {
-                let found = list_where_there(client, self, read_report).await?;
-                Ok(found.map(keep_possible))
-            }
+    /// Whether the member has it, and lets it be read. Of a large member all of it may take long to list.
+    pub(super) async fn is_there(self, client: &Client) -> Result<bool, MemberError> {
+        let ApiResource { group, version, plural, .. } = self.resource();
+        let path = format!("/apis/{group}/{version}/{plural}?limit=1");
+        let Ok(request) = http::Request::get(path).body(Vec::new()) else { return Ok(false) };
+        match tokio::time::timeout(PROBE_TIMEOUT, client.request::<Value>(request)).await {
+            Ok(Ok(_)) => Ok(true),
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => Ok(false),
+            Ok(Err(error)) => Err(MemberError::Probe(Box::new(error))),
+            Err(_) => Err(MemberError::Timeout),
         }
+    }
+
+    /// All that a member has of it.
+    pub(super) async fn list(self, client: &Client) -> Result<Change, MemberError> {
+        let (client, resource) = (client.clone(), self.resource());
+        let listed = match self {
+            Self::HyperNode => {
+                let read = |object: Value| read_hyper_node(&object);
+                list_json(client, &resource, None, None, read).await.map(Change::HyperNodes)
+            }
+            Self::Numatopology => list_json(client, &resource, None, None, read_report).await.map(keep_possible),
+        };
+        listed.map_err(|error| MemberError::Probe(Box::new(error)))
     }
 
     /// That there is nothing of it.
@@ -296,21 +323,6 @@ impl OptionalKind {
             Self::HyperNode => Change::HyperNodes(Vec::new()),
             Self::Numatopology => Change::NumaTopologies(Vec::new()),
         }
-    }
-}
-
-async fn list_where_there<R>(
-    client: &Client,
-    kind: OptionalKind,
-    read: fn(Value) -> Option<R>,
-) -> Result<Option<Vec<R>>, MemberError> {
-    let resource = kind.resource();
-    let listed = list_json(client.clone(), &resource, None, None, read);
-    match tokio::time::timeout(PROBE_TIMEOUT, listed).await {
-        Ok(Ok(all)) => Ok(Some(all)),
-        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => Ok(None),
-        Ok(Err(error)) => Err(MemberError::Probe(Box::new(error))),
-        Err(_) => Err(MemberError::Timeout),
     }
 }
 

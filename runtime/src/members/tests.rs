@@ -233,6 +233,8 @@ async fn a_member_that_answers_and_lists_nothing_is_down_and_not_waited_for() {
 /// A member that answers every probe, and may refuse to be read beyond that.
 struct Partial {
     hyper_nodes_fail: AtomicBool,
+    /// There are Numatopologies, of which a list takes longer than a probe may.
+    numa_is_slow: AtomicBool,
     pods_work: watch::Sender<bool>,
     /// Pods may be listed only.
     watch_refused: AtomicBool,
@@ -246,8 +248,14 @@ async fn answers_in_part(State(member): State<Arc<Partial>>, request: Request) -
         let fails = member.hyper_nodes_fail.load(Ordering::Relaxed);
         return if fails { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::NOT_FOUND }.into_response();
     }
+    let has_numa = member.numa_is_slow.load(Ordering::Relaxed);
     if path.contains("numatopologies") {
-        return StatusCode::FORBIDDEN.into_response();
+        if !has_numa {
+            return StatusCode::FORBIDDEN.into_response();
+        }
+        if !has("limit=1") && !has("watch=true") {
+            tokio::time::sleep(2 * PROBE_TIMEOUT).await;
+        }
     }
     let is_broken = path.ends_with("/pods") && !*member.pods_work.borrow();
     match () {
@@ -267,7 +275,11 @@ async fn answers_in_part(State(member): State<Arc<Partial>>, request: Request) -
             Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>()).into_response()
         }
         () => {
-            let items = if path.ends_with("/queues") { member.queues.clone() } else { json!([]) };
+            let items = match path.rsplit('/').next() {
+                Some("queues") => member.queues.clone(),
+                Some("numatopologies") => json!([{"metadata": {"name": "n1"}}]),
+                _ => json!([]),
+            };
             Json(json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}))
                 .into_response()
         }
@@ -290,7 +302,8 @@ impl PartWorld {
     fn with(hyper_nodes_fail: bool, queues: Value) -> Self {
         let (began, pods_work) = (Instant::now(), watch::channel(true).0);
         let (hyper_nodes_fail, watch_refused) = (AtomicBool::new(hyper_nodes_fail), AtomicBool::new(false));
-        let member = Arc::new(Partial { hyper_nodes_fail, pods_work, watch_refused, queues });
+        let numa_is_slow = AtomicBool::new(false);
+        let member = Arc::new(Partial { hyper_nodes_fail, numa_is_slow, pods_work, watch_refused, queues });
         let client = |router: Router| Client::new(router, "default");
         let (events_in, events) = mpsc::channel(64);
         let (answered_in, answered) = watch::channel(None);
@@ -321,6 +334,7 @@ impl PartWorld {
             let word = match event.update {
                 Update::Change(Change::HyperNodes(_)) => "domains",
                 Update::Change(Change::NumaTopologies(all)) if all.is_empty() => continue,
+                Update::Change(Change::NumaTopologies(_)) => "numa",
                 Update::Change(Change::Nodes(_)) => "nodes",
                 Update::Change(Change::Pods(_)) => "pods",
                 Update::From(Origin::Member) => "from",
@@ -374,6 +388,18 @@ async fn without_its_hyper_nodes_it_is_never_up() {
     assert!(reported.len() > 2 && reported.iter().all(|(_, word)| *word == "no domains"), "{reported:?}");
     world.member.hyper_nodes_fail.store(false, Ordering::Relaxed);
     assert_eq!(words(&world.reported(20).await), ALL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn numa_nodes_that_take_long_to_list_are_waited_for_and_told_before_nodes() {
+    let mut world = PartWorld::new(false);
+    world.member.numa_is_slow.store(true, Ordering::Relaxed);
+    let reported = world.reported(100).await;
+    assert!(reported.iter().all(|(second, _)| (10..15).contains(second)), "{reported:?}");
+    let mut words: Vec<&str> = reported.iter().map(|(_, word)| *word).collect();
+    words[..2].sort_unstable();
+    words[2..4].sort_unstable();
+    assert_eq!(words, ["domains", "numa", "nodes", "pods", "from", "up"]);
 }
 
 #[tokio::test(start_paused = true)]
