@@ -10,6 +10,10 @@
 //! judged without all this, as its own Volcano judges it.
 //!
 //! What is approximated:
+//! - A Guaranteed pod without a policy is aligned by its node's where that has one, by Volcano and the kubelet. Here it
+//!   counts by amounts alone.
+//! - `best-effort` is not refused where the set of free CPUs is empty. A kubelet whose CPU manager is `static` always
+//!   reserves some, which stay in that set.
 //! - Of several NUMA nodes for one container the lowest are filled first; Volcano goes by sockets and cores.
 //! - Assumed pods with a policy take CPUs of NUMA nodes until they are seen. From then until the node reports them
 //!   itself they count by all CPUs of the node alone, and so do pods without a policy.

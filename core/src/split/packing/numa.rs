@@ -83,12 +83,9 @@ impl GangRequests<'_> {
         }
     }
 
-    /// What the largest container of a task's pods asks for, and how many CPUs it finds free at most on a node with
-    /// this row, in as many NUMA nodes as it may be in.
-    pub(in crate::split) fn find_aligned_cpus(&self, task: usize, row: &[i64]) -> Option<(u32, i64)> {
-        let claim = self.numa_claim(task)?;
-        let largest = *claim.cpus.iter().max()?;
-        let left = FreeCpus::from_columns(&row[self.numa_columns_begin()..]);
-        Some((largest, left.most_for_container(claim.policy, largest)))
+    /// The most CPUs that a container that asks for so many finds free on a node with this row, in as many NUMA nodes
+    /// as it may be in.
+    pub(in crate::split) fn count_alignable_cpus(&self, claim: &NumaClaim, asked: u32, row: &[i64]) -> i64 {
+        FreeCpus::from_columns(&row[self.numa_columns_begin()..]).most_for_container(claim.policy, asked)
     }
 }

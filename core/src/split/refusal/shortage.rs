@@ -13,8 +13,7 @@ impl GangRequests<'_> {
     /// where there is no such node.
     pub(crate) fn find_shortage(&self, task: usize, free_by_cluster: &[(&ClusterName, FreeNodes)]) -> Option<Lack> {
         let (resources, width) = (self.resources(), self.row_width());
-        let (mut matching, mut fits_by_amounts, mut fits_aligned) = (0_u64, 0_u64, 0_u64);
-        let mut most_aligned: Option<(i64, &ClusterName)> = None;
+        let mut matching = 0_u64;
         let mut fits = vec![0_u64; width];
         let mut free = vec![0_i128; width];
         let mut largest: Vec<Option<(i64, &ClusterName)>> = vec![None; width];
@@ -25,14 +24,6 @@ impl GangRequests<'_> {
                 }
                 let nodes = u64::from(free_nodes.groups[group].nodes);
                 matching += nodes;
-                if let Some((_, most)) = self.find_aligned_cpus(task, free_nodes.free_of(self, group)) {
-                    let by_amounts = free_nodes.per_node_by_amounts(self, group, task);
-                    fits_by_amounts = fits_by_amounts.saturating_add(by_amounts.saturating_mul(nodes));
-                    fits_aligned = fits_aligned.saturating_add(free_nodes.pods_in_group(self, group, task));
-                    if most_aligned.is_none_or(|(known, _)| most > known) {
-                        most_aligned = Some((most, *cluster));
-                    }
-                }
                 for (column, amount) in free_nodes.free_of(self, group).iter().enumerate() {
                     free[column] = free[column].saturating_add(i128::from(*amount) * i128::from(nodes));
                     if largest[column].is_none_or(|(most, _)| *amount > most) {
@@ -49,13 +40,8 @@ impl GangRequests<'_> {
         if matching == 0 {
             return None;
         }
-        if fits_aligned < fits_by_amounts
-            && let Some(claim) = self.numa_claim(task)
-        {
-            let asked = claim.cpus.iter().max().copied().unwrap_or(0);
-            let most = most_aligned.filter(|(most, _)| *most < i64::from(asked));
-            let most = most.map(|(most, cluster)| (most, cluster.clone()));
-            return Some(Lack::Numa { policy: claim.policy, asked, most, nodes: matching });
+        if let Some(lack) = self.find_numa_shortage(task, free_by_cluster, matching) {
+            return Some(lack);
         }
         let tightest =
             (0..width).filter(|column| self.request_row(task)[*column] > 0).min_by_key(|column| fits[*column]);
@@ -72,5 +58,29 @@ impl GangRequests<'_> {
                 }),
             },
         })
+    }
+
+    /// That the NUMA nodes of these clusters take fewer pods of a task than amounts let them, where that is so.
+    fn find_numa_shortage(
+        &self,
+        task: usize,
+        free_by_cluster: &[(&ClusterName, FreeNodes)],
+        nodes: u64,
+    ) -> Option<Lack> {
+        let claim = self.numa_claim(task)?;
+        let asked = *claim.cpus.iter().max()?;
+        let (mut is_short, mut most) = (false, None::<(i64, &ClusterName)>);
+        for (cluster, free_nodes) in free_by_cluster {
+            for group in (0..free_nodes.groups.len()).filter(|group| free_nodes.group_admits(self, *group, task)) {
+                let here = self.count_alignable_cpus(claim, asked, free_nodes.free_of(self, group));
+                if most.is_none_or(|(most, _)| here > most) {
+                    most = Some((here, *cluster));
+                }
+                let by_amounts = free_nodes.per_node_by_amounts(self, group, task);
+                is_short |= free_nodes.groups[group].nodes > 0 && free_nodes.per_node(self, group, task) < by_amounts;
+            }
+        }
+        let most = most.filter(|(most, _)| *most < i64::from(asked)).map(|(most, cluster)| (most, cluster.clone()));
+        is_short.then_some(Lack::Numa { policy: claim.policy, asked, most, nodes })
     }
 }
