@@ -2,7 +2,8 @@
 //!
 //! Rule: as Volcano reads it (`pkg/scheduler/cache/event_handlers.go`, `getNumaInfo`, and
 //! `plugins/numaaware/provider/cpumanager`). Free are the CPUs of `numares.cpu.allocatable` without those that are
-//! reserved. These are the first by socket, core and number, as many as `resReserved.cpu` rounded up. A node whose CPU
+//! reserved. These are the first by socket, core and number, as many as `resReserved.cpu` rounded up; where sockets are
+//! not alike, or cores of several have the same number, Volcano may find others. A node whose CPU
 //! manager is not static, or whose topology manager has no policy that it knows, aligns no pods. One that says what can
 //! not be, or has more CPUs than [`MOST_CPUS`], reports nothing.
 

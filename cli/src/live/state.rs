@@ -65,7 +65,8 @@ fn read_members(clusters: Vec<Cluster>, reported: Vec<(String, Update)>) -> Vec<
             Update::Change(Change::Pod(pod)) => of.pods.push(pod),
             Update::Change(Change::HyperNode(one)) => of.hyper_nodes.push(one),
             Update::Queues(all) => of.queues = all,
-            // A member is read once, so that nothing goes away.
+            // A member is read once, so that nothing goes away. Which CPUs a pod that ends gives back nobody knows, so
+            // that a simulation knows nothing of NUMA nodes and judges by amounts.
             Update::Change(
                 Change::NodeGone(_)
                 | Change::PodGone(..)

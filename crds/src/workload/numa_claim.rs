@@ -1,7 +1,7 @@
 //! Reads what a task's pods want of NUMA nodes: its `topologyPolicy`, if its pods are Guaranteed.
 //!
 //! Rule: Volcano asks the policy of a Guaranteed pod alone (`plugins/numaaware/numaaware.go`), and counts containers
-//! that ask for whole CPUs (`provider/cpumanager/cpu_mng.go`). A pod is Guaranteed if each of its containers, init
+//! that ask for whole CPUs, in thousandths rounded up (`provider/cpumanager/cpu_mng.go`). A pod is Guaranteed if each of its containers, init
 //! containers among them, has a limit of CPU and of memory and asks for as much (Kubernetes `ComputePodQOS`); where it
 //! asks for nothing the limit is asked for. One whose amounts are the pod's (`spec.resources`) is not looked at.
 
@@ -15,9 +15,6 @@ use serde_json::Value;
 
 use super::anti_affinity::list_items;
 
-/// Billionths of a CPU.
-const CPU: i128 = 1_000_000_000;
-
 /// What pods of a Volcano Job's task want; `None` without a policy, or where they are not Guaranteed.
 pub(super) fn read_numa_claim(task: &Value) -> Option<NumaClaim> {
     let policy = NumaPolicy::parse(task["topologyPolicy"].as_str()?)?;
@@ -28,8 +25,10 @@ pub(super) fn read_numa_claim(task: &Value) -> Option<NumaClaim> {
     }
     let cpus =
         list_items(&spec["containers"]).filter_map(|container| read_amount(container, "limits", ResourceName::CPU));
-    let whole =
-        |cpu: Quantity| (cpu.as_nano() % CPU == 0).then(|| u32::try_from(cpu.as_nano() / CPU).unwrap_or(u32::MAX));
+    let whole = |cpu: Quantity| {
+        let milli = cpu.milli_ceil();
+        (milli % 1000 == 0).then(|| u32::try_from(milli / 1000).unwrap_or(u32::MAX))
+    };
     Some(NumaClaim { policy, cpus: cpus.filter_map(whole).collect() })
 }
 
@@ -61,9 +60,9 @@ mod tests {
     #[test]
     fn a_claim_has_the_whole_cpus_of_each_container_that_has_some() {
         let whole = |cpu: &str| container(json!({}), json!({"cpu": cpu, "memory": "1Gi"}));
-        let spec = json!({"containers": [whole("4"), whole("500m"), whole("2000m")], "initContainers": [whole("9")]});
+        let spec = json!({"containers": [whole("4"), whole("500m"), whole("2000m"), whole("999999u")], "initContainers": [whole("9")]});
         let found = claim("restricted", spec).unwrap();
-        assert_eq!((found.policy, found.cpus), (NumaPolicy::Restricted, vec![4, 2]));
+        assert_eq!((found.policy, found.cpus), (NumaPolicy::Restricted, vec![4, 2, 1]));
     }
 
     #[test]
