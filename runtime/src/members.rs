@@ -24,10 +24,7 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use caldera_core::{
-    fleet::{Queues, Update},
-    inventory::Change,
-};
+use caldera_core::fleet::{Queues, Update};
 use caldera_crds::{karmada::cluster::Cluster, published::Published};
 use jiff::Timestamp;
 use kube::Client;

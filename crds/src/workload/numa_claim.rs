@@ -1,9 +1,10 @@
 //! Reads what a task's pods want of NUMA nodes: its `topologyPolicy`, if its pods are Guaranteed.
 //!
 //! Rule: Volcano asks the policy of a Guaranteed pod alone (`plugins/numaaware/numaaware.go`), and counts containers
-//! that ask for whole CPUs, in thousandths rounded up (`provider/cpumanager/cpu_mng.go`). A pod is Guaranteed if each of its containers, init
-//! containers among them, has a limit of CPU and of memory and asks for as much (Kubernetes `ComputePodQOS`); where it
-//! asks for nothing the limit is asked for. One whose amounts are the pod's (`spec.resources`) is not looked at.
+//! that ask for whole CPUs, in thousandths rounded up (`provider/cpumanager/cpu_mng.go`). A pod is Guaranteed if each
+//! of its containers, init containers among them, has a limit of CPU and of memory and asks for as much (Kubernetes
+//! `ComputePodQOS`); where it asks for nothing the limit is asked for. One whose amounts are the pod's
+//! (`spec.resources`) is not looked at.
 
 use caldera_core::{
     numa::{NumaClaim, NumaPolicy},

@@ -1,8 +1,8 @@
 //! The informers of one member: what is followed in it, and how well that goes.
 //!
 //! Rule: nothing is passed on before nodes and pods were listed, and the optional kinds that the member has. Then
-//! everything is passed on at once, optional kinds first, so that nobody decides by nodes without their domains and NUMA
-//! nodes, or by pods of an earlier connection; then that the member is up.
+//! everything is passed on at once, optional kinds first, so that nobody decides by nodes without their domains and
+//! NUMA nodes, or by pods of an earlier connection; then that the member is up.
 
 use std::{
     collections::BTreeSet,
