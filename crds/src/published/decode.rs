@@ -91,7 +91,7 @@ impl<'a> PartDecoder<'a> {
         for held in &self.part.held {
             let request = decode_resources(&held.amounts)?;
             for number in ranges::parse_ranges(&held.nodes)? {
-                let node = node_name(&self.names, number)?;
+                let node = ranges::node_name(&self.names, number)?;
                 let (name, node) = (format!("~{node}~"), Some(node.to_owned()));
                 add_pod(&mut pods, Pod { name, node, request: request.clone(), ..Pod::default() })?;
             }
@@ -127,7 +127,7 @@ impl<'a> PartDecoder<'a> {
         let of = PodOf::new(workload, bound.task.as_deref());
         for place in bound.on.split(' ').filter(|place| !place.is_empty()) {
             let split = place.find([':', '*']).ok_or_else(malformed)?;
-            let node = node_name(&self.names, place[..split].parse().map_err(|_| malformed())?)?;
+            let node = ranges::node_name(&self.names, place[..split].parse().map_err(|_| malformed())?)?;
             let (is_numbered, rest) = (place.as_bytes()[split] == b':', &place[split + 1..]);
             // A task whose pods have different requests is listed more than once, possibly with the same numbers.
             let at = at.to_string();
@@ -201,10 +201,6 @@ impl<'a> PodOf<'a> {
             ..Pod::default()
         }
     }
-}
-
-pub(super) fn node_name(names: &[String], number: u32) -> Result<&str, Malformed> {
-    names.get(number as usize).map(String::as_str).ok_or(Malformed::NoNode(number))
 }
 
 fn decode_resources(list: &ResourceList) -> Result<Resources, Malformed> {

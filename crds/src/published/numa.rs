@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::numa::{MOST_NUMA_NODES, NumaNode, NumaPolicy, NumaTopology};
 
-use super::{Malformed, NumaReport, decode::node_name, ranges};
+use super::{Malformed, NumaReport, ranges};
 
 /// What nodes report, of those that have these numbers in the part.
 pub(super) fn encode_numa_reports(
@@ -40,7 +40,7 @@ pub(super) fn decode_numa_reports(
     for report in reports {
         let topology = decode_topology(report).ok_or_else(|| Malformed::Numa(report.cpus.clone()))?;
         for number in ranges::parse_ranges(&report.nodes)? {
-            let name = node_name(names, number)?;
+            let name = ranges::node_name(names, number)?;
             if all.insert(name.to_owned(), topology.clone()).is_some() {
                 return Err(Malformed::Twice(name.to_owned()));
             }

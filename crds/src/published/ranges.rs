@@ -29,6 +29,11 @@ pub(super) fn parse_ranges(text: &str) -> Result<Vec<u32>, Malformed> {
     Ok(numbers)
 }
 
+/// The name of the node with this number in a part.
+pub(super) fn node_name(names: &[String], number: u32) -> Result<&str, Malformed> {
+    names.get(number as usize).map(String::as_str).ok_or(Malformed::NoNode(number))
+}
+
 /// How many numbers there are.
 pub(super) fn count_numbers(text: &str) -> Result<usize, Malformed> {
     let malformed = || Malformed::Range(text.to_owned());

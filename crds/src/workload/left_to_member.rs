@@ -67,7 +67,7 @@ fn report(what: &str) -> String {
 }
 
 fn report_policies(policies: Texts) -> String {
-    let policies = name_some(&Vec::from_iter(policies));
+    let policies = name_some(Vec::from_iter(policies));
     let elsewhere = report("elsewhere it");
     format!("topologyPolicy {policies} is looked at where nodes report their NUMA nodes; {elsewhere}")
 }
