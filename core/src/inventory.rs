@@ -57,6 +57,7 @@ pub(crate) use upcoming::{count_upcoming_nodes_taken, find_group_of_upcoming};
 
 use crate::{
     gang::{TaskName, WorkloadRef},
+    numa::NumaTopology,
     resources::Resources,
 };
 use bound_pods::{BoundPod, PodKey, PodNamePrefix};
@@ -215,21 +216,25 @@ impl Inventory {
         sum
     }
 
-    /// What would be free if all pods of such workloads were gone.
+    /// What could be free if all pods of such workloads were gone.
     #[must_use]
     pub fn compute_capacity_without_workloads(&self, gone: impl Fn(&WorkloadRef) -> bool) -> Capacity {
         let freed = self.sum_freed_amounts(gone);
-        self.compute_capacity_with_freed(&freed)
+        self.compute_capacity_with_freed(&freed, NumaTopology::with_cpus_returned_anywhere)
     }
 
     /// What would be free if these workloads' pods were gone: all of them, or so many of each task (`None` for kinds
     /// without tasks), the last ones, as the member's controllers take them.
     #[must_use]
     pub fn compute_capacity_without_pods(&self, gone: &BTreeMap<&WorkloadRef, RemovedPods>) -> Capacity {
-        self.compute_capacity_with_freed(&self.sum_freed_by_node(gone))
+        self.compute_capacity_with_freed(&self.sum_freed_by_node(gone), NumaTopology::with_returned_cpus)
     }
 
-    fn compute_capacity_with_freed(&self, freed: &BTreeMap<&str, Amounts>) -> Capacity {
+    fn compute_capacity_with_freed(
+        &self,
+        freed: &BTreeMap<&str, Amounts>,
+        after: fn(&NumaTopology, u16) -> NumaTopology,
+    ) -> Capacity {
         if !self.is_complete() {
             return Capacity::default();
         }
@@ -237,7 +242,7 @@ impl Inventory {
         let by_kind = if freed.is_empty() {
             &self.shapes
         } else {
-            moved = self.shapes_with(freed);
+            moved = self.shapes_with(freed, after);
             &moved
         };
         let mut shapes = Vec::with_capacity(by_kind.values().map(BTreeMap::len).sum());
@@ -272,14 +277,14 @@ impl Inventory {
     }
 
     /// The shapes where some nodes get something back.
-    fn shapes_with(&self, freed: &BTreeMap<&str, Amounts>) -> Shapes {
+    fn shapes_with(&self, freed: &BTreeMap<&str, Amounts>, after: fn(&NumaTopology, u16) -> NumaTopology) -> Shapes {
         let mut shapes = self.shapes.clone();
         for (name, back) in freed {
             let Some(state) = self.nodes.get(*name) else { continue };
             remove_node_from_shapes(&mut shapes, state);
             let mut state = state.clone();
             state.used = Arc::new(state.used.minus(back));
-            state.return_numa_cpus(back);
+            state.return_numa_cpus(back, after);
             add_node_to_shapes(&mut shapes, &state);
         }
         shapes

@@ -17,7 +17,8 @@
 //! - Of several NUMA nodes for one container the lowest are filled first; Volcano goes by sockets and cores.
 //! - Assumed pods with a policy take CPUs of NUMA nodes until they are seen. From then until the node reports them
 //!   itself they count by all CPUs of the node alone, and so do pods without a policy.
-//! - Which NUMA nodes get CPUs back from pods that are evicted nobody knows: the one that has just so many taken.
+//! - Which NUMA nodes get CPUs back from pods that go nobody knows. If they are evicted, the one that has just so many
+//!   taken. Where the question is whether a job can ever start, each of them does.
 //! - A node that may come reports nothing. In a cluster where others report it counts for no task with a policy.
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,8 @@ use serde::{Deserialize, Serialize};
 pub const MOST_NUMA_NODES: usize = 16;
 /// The same of its CPUs.
 pub const MOST_CPUS: usize = 2048;
+/// Containers with whole CPUs of a pod that are looked at; a pod with more counts by amounts alone.
+pub const MOST_CONTAINERS: usize = 8;
 /// Columns that [`FreeCpus`] takes in a row of numbers.
 pub(crate) const COLUMNS: usize = 2 * MOST_NUMA_NODES;
 
@@ -67,8 +70,15 @@ impl NumaPolicy {
 pub struct NumaClaim {
     /// The policy that a node must have.
     pub policy: NumaPolicy,
-    /// The whole CPUs of each container that has some, in order.
+    /// The whole CPUs of each container that has some, in order; at most [`MOST_CONTAINERS`].
     pub cpus: Vec<u32>,
+}
+
+impl NumaClaim {
+    /// Whether a node that aligns pods may refuse one for it.
+    pub(crate) fn may_be_refused(&self) -> bool {
+        self.policy != NumaPolicy::BestEffort && self.cpus.iter().any(|cpus| *cpus > 0)
+    }
 }
 
 /// The CPUs of a NUMA node.
@@ -137,6 +147,12 @@ impl NumaTopology {
         self.with_free(|at, _| free[at])
     }
 
+    /// The same after such pods went, for who asks whether anything is ever possible: each NUMA node gets them back.
+    #[must_use]
+    pub(crate) fn with_cpus_returned_anywhere(&self, cpus: u16) -> Self {
+        self.with_free(|_, node| node.free.saturating_add(cpus).min(node.allocatable))
+    }
+
     /// The same with so much free as is left of it.
     #[must_use]
     pub(crate) fn with_free_cpus(&self, left: &FreeCpus) -> Self {
@@ -191,29 +207,31 @@ impl FreeCpus {
             let on_each = self.free.iter().map(|free| free / i64::from(asked));
             return on_each.sum::<i64>().unsigned_abs().min(most);
         }
-        let left = std::iter::successors(self.take_pod(claim), |left| left.take_pod(claim));
-        left.zip(0..most).count() as u64
-    }
-
-    /// What is left beside one more pod; `None` if it does not fit.
-    pub(crate) fn take_pod(&self, claim: &NumaClaim) -> Option<Self> {
-        if self.fits_any(claim) {
-            return Some(*self);
-        }
-        claim.cpus.iter().try_fold(*self, |left, asked| left.take_container(claim.policy, *asked))
+        self.take_most_pods(claim, most).1
     }
 
     /// What is left beside so many pods, or as many of them as fit.
     pub(crate) fn take_pods(&self, claim: &NumaClaim, pods: u64) -> Self {
-        if self.fits_any(claim) {
-            return *self;
+        if self.fits_any(claim) { *self } else { self.take_most_pods(claim, pods).0 }
+    }
+
+    /// What is left beside so many pods, or as many as fit, and how many that are. One after the other, since it is not
+    /// said how several containers fill NUMA nodes.
+    fn take_most_pods(&self, claim: &NumaClaim, most: u64) -> (Self, u64) {
+        let mut widths = [0; MOST_CONTAINERS];
+        for (width, asked) in widths.iter_mut().zip(&claim.cpus) {
+            *width = self.width_of(claim.policy, *asked);
         }
-        let mut left = *self;
-        for _ in 0..pods {
-            let Some(next) = left.take_pod(claim) else { break };
-            left = next;
+        let containers = || claim.cpus.iter().map(|asked| i64::from(*asked)).zip(widths);
+        let (mut left, mut pods) = (*self, 0);
+        while pods < most {
+            let mut next = left;
+            if !containers().all(|(asked, width)| next.take_container(asked, width)) {
+                break;
+            }
+            (left, pods) = (next, pods + 1);
         }
-        left
+        (left, pods)
     }
 
     /// The most CPUs that a container of this size finds free in as many NUMA nodes as it may be in.
@@ -223,16 +241,18 @@ impl FreeCpus {
 
     /// Whether alignment refuses none of these pods.
     fn fits_any(&self, claim: &NumaClaim) -> bool {
-        self.cpus[0] == 0 || claim.policy == NumaPolicy::BestEffort || claim.cpus.iter().all(|cpus| *cpus == 0)
+        self.cpus[0] == 0 || !claim.may_be_refused()
     }
 
-    fn take_container(self, policy: NumaPolicy, asked: u32) -> Option<Self> {
-        let (mut left, mut rest) = (self, i64::from(asked));
-        for at in self.choose_numa_nodes(rest, self.width_of(policy, asked))? {
-            let taken = rest.min(left.free[at]);
-            (left.free[at], rest) = (left.free[at] - taken, rest - taken);
+    /// False if it does not fit.
+    fn take_container(&mut self, asked: i64, width: usize) -> bool {
+        let Some(chosen) = self.choose_numa_nodes(asked, width) else { return false };
+        let mut rest = asked;
+        for (free, _) in self.free.iter_mut().zip(chosen).filter(|(_, is_chosen)| *is_chosen) {
+            let taken = rest.min(*free);
+            (*free, rest) = (*free - taken, rest - taken);
         }
-        Some(left)
+        true
     }
 
     /// In how many NUMA nodes a container of this size must be: the fewest that could hold it.
@@ -244,7 +264,7 @@ impl FreeCpus {
 
     /// So many NUMA nodes with so many CPUs free, of lower numbers first; `None` if there are none. Of two such sets
     /// the one is first whose highest number is lower, then the next to it, as masks of bits are compared.
-    fn choose_numa_nodes(&self, asked: i64, width: usize) -> Option<impl Iterator<Item = usize>> {
+    fn choose_numa_nodes(&self, asked: i64, width: usize) -> Option<[bool; MOST_NUMA_NODES]> {
         let (mut chosen, mut rest, mut below) = ([false; MOST_NUMA_NODES], asked, MOST_NUMA_NODES);
         for width in (0..width).rev() {
             let is_enough =
@@ -252,7 +272,7 @@ impl FreeCpus {
             let highest = (width..below).find(is_enough)?;
             (chosen[highest], rest, below) = (true, rest - self.free[highest], highest);
         }
-        Some((0..MOST_NUMA_NODES).filter(move |at| chosen[*at]))
+        Some(chosen)
     }
 }
 

@@ -3,6 +3,7 @@
 use caldera_core::{
     fleet::Update,
     inventory::{Change, Node, Pod},
+    numa::{NumaNode, NumaPolicy, NumaTopology},
     quantity::Quantity,
     resources::Resources,
 };
@@ -165,4 +166,24 @@ fn where_only_pods_ended_it_is_reported_by_how_much() {
     fleet.apply_update("m1", Update::Change(pod("a", "n1", 3, true)));
     fleet.apply_update("m1", Update::Change(Change::Node(node("n2", true))));
     assert_eq!(fleet.take_capacity_growth(), Some(FleetGrowth::Somewhere), "nodes are others");
+}
+
+/// A member's exporter writes a report with each pod that has CPUs for itself.
+#[test]
+fn what_numa_nodes_have_free_is_asked_for_as_what_pods_leave_and_changes_no_sum() {
+    let mut world = world();
+    let fleet = &mut world.controller.capacity;
+    let report = |free| {
+        let node = NumaNode { cpus: 4, allocatable: 4, free };
+        let topology = NumaTopology::new(Some(NumaPolicy::SingleNumaNode), vec![node]).unwrap();
+        Update::Change(Change::NumaTopology("n1".into(), topology))
+    };
+    fleet.take_capacity_growth();
+    fleet.take_changed();
+    for update in [report(4), report(1), Update::Change(Change::NumaTopologyGone("n1".into()))] {
+        fleet.apply_update("m1", update);
+        assert!(!fleet.take_changed());
+        assert!(matches!(fleet.take_capacity_growth(), Some(FleetGrowth::By(_))));
+        assert!(fleet.have_other_pods_changed(), "what could never fit is asked again, once a second");
+    }
 }

@@ -71,12 +71,12 @@ impl Inventory {
 }
 
 impl NodeState {
-    /// Pods go that held so much.
-    pub(super) fn return_numa_cpus(&mut self, amounts: &Amounts) {
+    /// Pods go that held so much, by what a topology is then.
+    pub(super) fn return_numa_cpus(&mut self, amounts: &Amounts, after: fn(&NumaTopology, u16) -> NumaTopology) {
         let Some(spec) = &mut self.spec else { return };
         let Some(numa) = &spec.kind.0.numa else { return };
         let cpus = amounts.get(ResourceName::CPU).map_or(0, |amount| amount.as_nano() / NANO);
-        let numa = Some(Arc::new(numa.with_returned_cpus(u16::try_from(cpus).unwrap_or(u16::MAX))));
+        let numa = Some(Arc::new(after(numa, u16::try_from(cpus).unwrap_or(u16::MAX))));
         spec.kind = NodeKindRef(Arc::new(NodeKind { numa, ..(*spec.kind.0).clone() }));
     }
 }

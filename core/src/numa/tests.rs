@@ -71,6 +71,15 @@ fn cpus_come_back_where_just_so_many_are_taken() {
     assert_eq!(free_of(&here.emptied()), [16, 16, 16]);
 }
 
+/// Two jobs ran: one took three CPUs of the first NUMA node, who took the others is not ours.
+#[test]
+fn where_it_is_asked_whether_a_pod_can_ever_start_cpus_come_back_wherever_they_may() {
+    let here = topology(NumaPolicy::SingleNumaNode, &[(8, 4), (4, 1)]);
+    assert_eq!(free_of(&here.with_returned_cpus(3)), [4, 4]);
+    assert_eq!(free_of(&here.with_cpus_returned_anywhere(3)), [7, 4]);
+    assert_eq!(free_of(&here.with_cpus_returned_anywhere(u16::MAX)), [8, 4]);
+}
+
 #[test]
 fn a_topology_that_can_not_be_is_none() {
     let of = |policy, nodes| NumaTopology::new(policy, nodes).is_some();

@@ -12,6 +12,8 @@ use super::packing::{Classes, FreeNodes, GangRequests};
 const MOST_PODS: u32 = 24;
 /// Most nodes that are tried.
 const MOST_NODES: usize = 48;
+/// What a step counts where each try has to look at NUMA nodes.
+const STEPS_WITH_NUMA: u32 = 8;
 struct FreeNode {
     site: u32,
     class: u32,
@@ -83,7 +85,8 @@ impl Trial<'_> {
     /// Whether the pods from `pod` on find a place.
     fn place_next(&mut self, pod: usize) -> bool {
         let Some(task) = self.pods.get(pod).copied() else { return true };
-        self.steps.set(self.steps.get().saturating_sub(1));
+        let cost = if self.requests.has_numa_claims() { STEPS_WITH_NUMA } else { 1 };
+        self.steps.set(self.steps.get().saturating_sub(cost));
         let unit = self.requests.partition_size_of(task) as usize;
         let first = self.pods.iter().position(|other| *other == task).unwrap_or(pod);
         let begins = (pod - first).is_multiple_of(unit);

@@ -107,6 +107,14 @@ impl FreeNodes {
         requests.count_aligned_pods(task, self.free(group, requests.row_width()), most)
     }
 
+    /// Whether one takes a pod of the task.
+    fn takes_pod(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> bool {
+        let free = self.free(group, requests.row_width());
+        self.group_admits(requests, group, task)
+            && requests.request_row(task).iter().zip(free).all(|(asked, free)| asked <= free)
+            && requests.count_aligned_pods(task, free, 1) > 0
+    }
+
     /// The same, wherever the CPUs lie.
     pub(super) fn per_node_by_amounts(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> u64 {
         if !self.group_admits(requests, group, task) {
@@ -327,7 +335,7 @@ impl FreeNodes {
     fn count_other_tasks_fitting(&self, requests: &GangRequests<'_>, group: usize, task: usize) -> usize {
         let own = requests.kind_of[task];
         let kinds = requests.kinds.iter().enumerate();
-        let useful = kinds.filter(|(_, (first, _))| self.per_node(requests, group, *first) > 0);
+        let useful = kinds.filter(|(_, (first, _))| self.takes_pod(requests, group, *first));
         useful.map(|(kind, (_, tasks))| tasks - usize::from(kind == own)).sum()
     }
 

@@ -68,7 +68,7 @@ pub(super) fn pack_by_price(
     // Where a node takes too many mixes to look at, it is those with most of what fits fewest.
     tasks.sort_by_cached_key(|task| free_nodes.max_pods(requests, *task));
     // Which pods NUMA nodes take together no sum says.
-    if requests.has_numa_claims() || !(2..=MOST_TASKS).contains(&tasks.len()) || steps.get() == 0 {
+    if free_nodes.may_refuse_for_numa(requests) || !(2..=MOST_TASKS).contains(&tasks.len()) || steps.get() == 0 {
         return None;
     }
     let groups = list_mixes(requests, free_nodes, pods, &tasks);

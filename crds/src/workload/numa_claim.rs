@@ -4,10 +4,10 @@
 //! that ask for whole CPUs, in thousandths rounded up (`provider/cpumanager/cpu_mng.go`). A pod is Guaranteed if each
 //! of its containers, init containers among them, has a limit of CPU and of memory and asks for as much (Kubernetes
 //! `ComputePodQOS`); where it asks for nothing the limit is asked for. One whose amounts are the pod's
-//! (`spec.resources`) is not looked at.
+//! (`spec.resources`), or that has more than [`MOST_CONTAINERS`] with whole CPUs, is not looked at.
 
 use caldera_core::{
-    numa::{NumaClaim, NumaPolicy},
+    numa::{MOST_CONTAINERS, NumaClaim, NumaPolicy},
     quantity::Quantity,
     resources::ResourceName,
 };
@@ -30,7 +30,8 @@ pub(super) fn read_numa_claim(task: &Value) -> Option<NumaClaim> {
         let milli = cpu.milli_ceil();
         (milli % 1000 == 0).then(|| u32::try_from(milli / 1000).unwrap_or(u32::MAX))
     };
-    Some(NumaClaim { policy, cpus: cpus.filter_map(whole).collect() })
+    let cpus: Vec<u32> = cpus.filter_map(whole).take(MOST_CONTAINERS + 1).collect();
+    (cpus.len() <= MOST_CONTAINERS).then_some(NumaClaim { policy, cpus })
 }
 
 fn is_guaranteed(container: &Value) -> bool {
@@ -86,6 +87,9 @@ mod tests {
         let one = container(json!({}), full.clone());
         assert_eq!(claim("best-effort", json!({"containers": [one], "initContainers": [{}]})), None);
         assert_eq!(claim("best-effort", json!({"containers": [one], "resources": {"limits": full}})), None);
+        let many = |count: usize| claim("best-effort", json!({"containers": vec![one.clone(); count]}));
+        assert_eq!(many(MOST_CONTAINERS).unwrap().cpus.len(), MOST_CONTAINERS);
+        assert_eq!(many(MOST_CONTAINERS + 1), None);
         for policy in ["", "none", "other"] {
             assert_eq!(claim(policy, json!({"containers": [one]})), None, "{policy}");
         }

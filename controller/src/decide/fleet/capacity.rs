@@ -150,7 +150,13 @@ impl FleetCapacity {
         // A pod that is bound now only takes, unless pods are then assumed elsewhere.
         let binds = matches!(&update, Update::Change(Change::Pod(Pod { node: Some(_), finished: false, .. })));
         let only_takes = binds && !self.fleet.has_unseen_pods(cluster);
-        let pods = matches!(&update, Update::Change(Change::Pod(_) | Change::PodGone(..)));
+        // What NUMA nodes have free changes with the pods, and is part of no sum.
+        let pods = matches!(
+            &update,
+            Update::Change(
+                Change::Pod(_) | Change::PodGone(..) | Change::NumaTopology(..) | Change::NumaTopologyGone(_)
+            )
+        );
         if self.fleet.apply_update(cluster, update) {
             self.free = None;
             self.changed |= !pods;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::GangRequests;
+use super::{FreeNodes, GangRequests};
 use crate::{
     gang::Gang,
     inventory::{Capacity, NodeShape},
@@ -87,5 +87,15 @@ impl GangRequests<'_> {
     /// as it may be in.
     pub(in crate::split) fn count_alignable_cpus(&self, claim: &NumaClaim, asked: u32, row: &[i64]) -> i64 {
         FreeCpus::from_columns(&row[self.numa_columns_begin()..]).most_for_container(claim.policy, asked)
+    }
+}
+
+impl FreeNodes {
+    /// Whether some node reports NUMA nodes and refuses pods for them.
+    pub(in crate::split) fn may_refuse_for_numa(&self, requests: &GangRequests<'_>) -> bool {
+        let begin = requests.numa_columns_begin();
+        let reports = |group: usize| self.free_of(requests, group)[begin..].first().is_some_and(|cpus| *cpus > 0);
+        requests.numa.iter().flatten().any(|claim| claim.may_be_refused())
+            && (0..self.classes_and_sizes().len()).any(reports)
     }
 }

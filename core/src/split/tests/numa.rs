@@ -97,6 +97,30 @@ fn assumed_pods_hold_numa_nodes_and_pods_without_a_policy_hold_none() {
     assert_eq!(left.sum_free().get("cpu"), Quantity::from_units(10));
 }
 
+/// Two tasks of more pods than are tried one by one, which no order packs: prices do.
+#[test]
+fn a_policy_takes_nothing_from_who_is_packed_where_no_node_may_refuse_for_it() {
+    let policy = |gang: &Gang, policy: NumaPolicy| {
+        let mut gang = gang.clone();
+        for task in &mut gang.tasks {
+            task.node.numa = Some(Arc::new(NumaClaim { policy, cpus: vec![1] }));
+        }
+        gang
+    };
+    let plain = gang(vec![task("a", 20, 20, 3, 0), task("b", 10, 10, 4, 0)], 30);
+    let nodes = vec![(10, 0); 10];
+    let requests = |gang: &Gang, capacity: Capacity| {
+        let requests = GangRequests::new(gang);
+        let free_nodes = requests.free_nodes(&capacity, NodeScope::Cluster);
+        priced_packing::pack_by_price(&requests, &free_nodes, &[20, 10], &Cell::new(50_000)).is_some()
+    };
+    assert!(requests(&plain, capacity(0, &nodes)));
+    assert!(requests(&policy(&plain, SINGLE), capacity(0, &nodes)), "none of its nodes reports anything");
+    let reports = |policy| reporting_capacity(0, policy, &[&[8_u16, 8][..]; 10]);
+    assert!(requests(&policy(&plain, NumaPolicy::BestEffort), reports(NumaPolicy::BestEffort)));
+    assert!(!requests(&policy(&plain, SINGLE), reports(SINGLE)));
+}
+
 /// Pods in each order of the tasks on each node in turn, one by one.
 fn brute(tasks: &[(u32, u32)], nodes: &[FreeCpus], policy: NumaPolicy) -> bool {
     if tasks.iter().all(|(pods, _)| *pods == 0) {
@@ -108,10 +132,9 @@ fn brute(tasks: &[(u32, u32)], nodes: &[FreeCpus], policy: NumaPolicy) -> bool {
         let claim = NumaClaim { policy, cpus: vec![tasks[task].1] };
         (0..nodes.len()).any(|node| {
             let mut nodes = nodes.to_vec();
-            nodes[node].take_pod(&claim).is_some_and(|left| {
-                nodes[node] = left;
-                brute(&rest, &nodes, policy)
-            })
+            let fits = nodes[node].count_pods(&claim, 1) == 1;
+            nodes[node] = nodes[node].take_pods(&claim, 1);
+            fits && brute(&rest, &nodes, policy)
         })
     })
 }
