@@ -12,7 +12,11 @@ use axum::{
     extract::{Request, State},
     response::{IntoResponse, Response},
 };
-use caldera_core::{fleet::Origin, image_locality::ClusterImages, inventory::Node};
+use caldera_core::{
+    fleet::Origin,
+    image_locality::ClusterImages,
+    inventory::{Change, Node},
+};
 use caldera_crds::published::{Contents, divide_contents};
 use http::StatusCode;
 use serde_json::{Value, json};
