@@ -103,7 +103,7 @@ mod tests {
             report("1", one, "1/1/1"),
             report("", one, "1/1/1"),
         ] {
-            assert!(decode_numa_reports(&[wrong.clone()], &names).is_err(), "{wrong:?}");
+            assert!(decode_numa_reports(std::slice::from_ref(&wrong), &names).is_err(), "{wrong:?}");
         }
         let right = report("0", one, "1/1/1");
         assert!(decode_numa_reports(std::slice::from_ref(&right), &names).is_ok());
