@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::{
     args::WhyArgs,
-    objects::{get_object, list_objects, name_of, read_list_at, read_text_at},
+    objects::{describe_others, get_object, list_objects, name_of, read_list_at, read_text_at},
     output::{self, format_duration},
 };
 
@@ -76,7 +76,11 @@ pub async fn explain_cron_job(client: &Client, args: &WhyArgs, name: &str, names
     }
     if cron_jobs.is_empty() {
         anyhow::ensure!(hidden.is_empty(), "whether there is a CronJob {name} is not known: {}", hidden.join("; "));
-        anyhow::bail!("there is no CronJob {name} in namespace {namespace}");
+        let mut others = String::new();
+        for (group, version, _) in KINDS {
+            others += &describe_others(client, &build_resource(group, version), Some(namespace), name).await;
+        }
+        anyhow::bail!("there is no CronJob {name} in namespace {namespace}{others}");
     }
     let answer = CronJobs { cron_jobs };
     output::print_answer(args.output, &answer, |_| {

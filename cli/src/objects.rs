@@ -111,10 +111,23 @@ pub async fn get_object(
 /// # Errors
 /// If there is no such queue, or the server does not answer.
 pub async fn ensure_queue(client: &Client, name: &str) -> anyhow::Result<()> {
-    if let Ok(None) = get_object(client, &queue_resource(), None, name).await? {
-        anyhow::bail!("there is no queue {name}");
+    let resource = queue_resource();
+    if let Ok(None) = get_object(client, &resource, None, name).await? {
+        anyhow::bail!("there is no queue {name}{}", describe_others(client, &resource, None, name).await);
     }
     Ok(())
+}
+
+/// A queue that must be there.
+///
+/// # Errors
+/// If there is no such queue, it can not be seen, or the server does not answer.
+pub async fn get_queue(client: &Client, name: &str) -> anyhow::Result<Value> {
+    let resource = queue_resource();
+    match get_object(client, &resource, None, name).await?.map_err(anyhow::Error::msg)? {
+        Some(queue) => Ok(queue),
+        None => anyhow::bail!("there is no queue {name}{}", describe_others(client, &resource, None, name).await),
+    }
 }
 
 /// A job that must be there.
@@ -143,7 +156,9 @@ pub async fn describe_others(client: &Client, resource: &ApiResource, namespace:
     name_others(name, all.items.iter().map(ResourceExt::name_any).collect())
 }
 
-fn name_others(name: &str, mut others: Vec<String>) -> String {
+/// The same of names that are known.
+#[must_use]
+pub fn name_others(name: &str, mut others: Vec<String>) -> String {
     let count_alike = |other: &str| name.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
     others.sort_by_cached_key(|other| (Reverse(count_alike(other)), other.clone()));
     match others.len() {

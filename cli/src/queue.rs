@@ -134,11 +134,11 @@ fn make_page(
         return build_queue_list_page(output, QueueList { queues: all, paused, missing: live.gaps }, true);
     };
     let Some(at) = all.iter().position(|queue| queue.name.as_str() == name) else {
-        let names: Vec<&str> = all.iter().map(|queue| queue.name.as_str()).take(20).collect();
+        let names: Vec<String> = all.iter().map(|queue| queue.name.to_string()).collect();
         if let Some(gap) = live.gaps.iter().find(|gap| gap.what.starts_with("queues")) {
             anyhow::bail!("whether there is a queue {name} is not known: {}", gap.why);
         }
-        anyhow::bail!("there is no queue {name}; there are {}", names.join(", "));
+        anyhow::bail!("there is no queue {name}{}", objects::name_others(name, names));
     };
     if tree {
         let depth = all[at].depth;

@@ -80,7 +80,8 @@ async fn find_answer_with_start(
         WhySubject::HyperJob(name) => find_hyper_job_answer(client, live, name, namespace).await?,
         WhySubject::CronJob(name) => anyhow::bail!("a CronJob waits in no line: {name}"),
     };
-    answer.expected_start = forecast.find_start(&answer.explanation.workload).cloned();
+    let may_start = answer.explanation.verdict != Verdict::CanNeverStart;
+    answer.expected_start = forecast.find_start(&answer.explanation.workload).filter(|_| may_start).cloned();
     answer.view_gap = view_gap;
     Ok(answer)
 }

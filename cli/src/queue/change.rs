@@ -27,7 +27,7 @@ use crate::{
         to_exit_code, write_retrying_conflicts,
     },
     job::requeue::requeue_all,
-    objects::{self, get_object, list_objects, read_list_at, read_text_at},
+    objects::{self, get_queue, list_objects, read_list_at, read_text_at},
     output,
     view::JobKey,
 };
@@ -37,11 +37,6 @@ const NAMESPACE: &str = "default";
 /// How long a controller that runs may take.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-
-async fn get_queue(client: &Client, name: &str) -> anyhow::Result<Value> {
-    let found = get_object(client, &objects::queue_resource(), None, name).await?.map_err(anyhow::Error::msg)?;
-    found.with_context(|| format!("there is no queue {name}"))
-}
 
 /// Sends each queue a Command, and waits until it is carried out.
 pub(super) async fn send_queue_commands(client: &Client, names: &[String], action: &str) -> anyhow::Result<ExitCode> {

@@ -179,7 +179,7 @@ fn what_is_not_there(sandbox: &Sandbox) {
         &["why", "pytorchjob/x", "-n", "default"],
         "there is no PyTorchJob x in namespace default: this host has no CRD pytorchjobs.kubeflow.org",
     );
-    fails(&["queue", "nowhere"], "there is no queue nowhere; there are root, default, research");
+    fails(&["queue", "nowhere"], "there is no queue nowhere; there are default, research");
 }
 
 fn the_queues(sandbox: &Sandbox) {
