@@ -60,8 +60,10 @@ const CRON_JOB_WORDS: [&str; 4] = ["cronjob", "cronjobs", "cronvcjob", "cronvcjo
 /// # Errors
 /// If it is none of them.
 pub fn parse_why_subject(text: &str) -> Result<WhySubject, String> {
-    let subjects: [(&[&str], fn(String) -> WhySubject); 2] =
-        [(&HYPER_JOB_WORDS, WhySubject::HyperJob), (&CRON_JOB_WORDS, WhySubject::CronJob)];
+    let subjects = [
+        (&HYPER_JOB_WORDS[..], WhySubject::HyperJob as fn(String) -> WhySubject),
+        (&CRON_JOB_WORDS[..], WhySubject::CronJob),
+    ];
     match text.split_once('/') {
         Some((word, name))
             if let Some((words, subject)) =
