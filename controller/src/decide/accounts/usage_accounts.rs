@@ -2,10 +2,15 @@
 //!
 //! Rule: time is accounted when a charge changes and when the accounts are saved, to the month that it falls in, by
 //! queue, namespace and user. An admission counts once its binding shows it: a release that is under way may be
-//! refused. What was charged already when this controller began is accounted since the last save of the one before, or
+//! refused. It counts once for as long as the binding shows it, whatever is charged: a status may say of a job that
+//! ended that it runs. What was charged already when this controller began is accounted since the last save of the one before, or
 //! since its binding was created if that is later. Nothing is written before what was kept has been read.
 
-use std::{collections::BTreeMap, mem, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+};
 
 use caldera_core::{gang::QueueName, quantity::Quantity, resources::Resources, time::EpochSeconds};
 use caldera_runtime::write::Write;
@@ -27,8 +32,6 @@ struct Charged {
     since: Timestamp,
     /// It may have been charged since then, before this controller began, and is not accounted for that time yet.
     inherited: Option<Timestamp>,
-    /// Its admission is accounted.
-    is_counted: bool,
 }
 
 /// What is accounted, and what goes on.
@@ -36,6 +39,8 @@ struct Charged {
 pub(crate) struct UsageAccounts {
     history: UsageHistory,
     charged: BTreeMap<Key, Charged>,
+    /// The admissions that these bindings show are accounted.
+    counted: BTreeSet<Key>,
     /// What was written before this controller has been read: without that nothing is written.
     is_read: bool,
     /// It says more than what was written last.
@@ -75,8 +80,13 @@ impl UsageAccounts {
         if known != charge.as_ref().map(|(queue, amount)| (queue, amount)) {
             self.change_charge(key, charge, user, created, is_old, now);
         }
-        if let Some(charged) = self.charged.get_mut(key).filter(|charged| is_stored && !charged.is_counted) {
-            charged.is_counted = true;
+        if !is_stored {
+            self.counted.remove(key);
+        } else if is_old {
+            self.counted.insert(key.clone());
+        }
+        let admitted = self.charged.get(key).filter(|_| is_stored);
+        if let Some(charged) = admitted.filter(|_| self.counted.insert(key.clone())) {
             let usage = Usage { admissions: 1, seconds: Resources::new() };
             self.history.add(Month::from_timestamp(now), find_account(key, charged), &usage);
             self.is_changed = true;
@@ -98,7 +108,6 @@ impl UsageAccounts {
             account_time(&mut self.history, key, before, (before.since, now));
         }
         let Some((queue, amount)) = charge else { return };
-        let is_counted = before.as_ref().map_or(is_old, |before| before.is_counted);
         let user = user.cloned().or_else(|| before.as_ref().and_then(|before| before.user.clone()));
         let created = created.to_timestamp().unwrap_or(now);
         let mut inherited = before.map_or_else(|| is_old.then_some(created), |before| before.inherited);
@@ -108,7 +117,7 @@ impl UsageAccounts {
         {
             since = self.history.until.map_or(now, |until| created.max(until).min(now));
         }
-        self.charged.insert(key.clone(), Charged { queue, amount, user, since, inherited, is_counted });
+        self.charged.insert(key.clone(), Charged { queue, amount, user, since, inherited });
     }
 
     /// What is charged for a job.
@@ -201,13 +210,35 @@ mod tests {
         accounts.account_charge(&key(), cpu(4), None, EpochSeconds::new(0), (true, false), at("2026-11-23T10:00:30Z"));
         accounts.account_charge(&key(), cpu(2), None, EpochSeconds::new(0), (true, false), at("2026-11-23T10:01:00Z"));
         assert_eq!(sum(&written(&mut accounts, at("2026-11-23T10:02:00Z")), "2026-11"), (1, 240 + 120));
-        accounts.account_charge(&key(), None, None, EpochSeconds::new(0), (true, false), at("2026-11-23T10:03:00Z"));
+        accounts.account_charge(&key(), None, None, EpochSeconds::new(0), (false, false), at("2026-11-23T10:03:00Z"));
         let end = written(&mut accounts, at("2026-11-23T12:00:00Z"));
         assert_eq!(sum(&end, "2026-11"), (1, 240 + 240));
         assert!(accounts.write_history("ns", at("2026-11-23T12:05:00Z")).is_none(), "nothing is new");
         accounts.account_charge(&key(), cpu(1), None, EpochSeconds::new(0), (true, false), at("2026-11-23T12:00:00Z"));
         let again = written(&mut accounts, at("2026-11-23T12:00:01Z"));
         assert_eq!(sum(&again, "2026-11"), (2, 481), "quota was given to it twice");
+    }
+
+    /// Seen on a busy Karmada: three admissions of two jobs.
+    #[test]
+    fn an_admission_counts_once_though_a_status_says_that_the_job_ended_and_runs_again() {
+        for is_old in [false, true] {
+            let mut accounts = begin(UsageHistory::default());
+            let began = at("2026-11-23T10:00:00Z");
+            for (seconds, charge) in [(0, cpu(4)), (10, None), (20, cpu(4)), (30, None)] {
+                let now = began + SignedDuration::from_secs(seconds);
+                accounts.account_charge(
+                    &key(),
+                    charge,
+                    None,
+                    EpochSeconds::new(0),
+                    (true, is_old && seconds == 0),
+                    now,
+                );
+            }
+            let written = written(&mut accounts, at("2026-11-23T10:01:00Z"));
+            assert_eq!(sum(&written, "2026-11").0, u64::from(!is_old));
+        }
     }
 
     /// The API server refused the first one: somebody had changed the binding.
