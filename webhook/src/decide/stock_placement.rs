@@ -289,7 +289,7 @@ mod tests {
         let plan = place(&targets(&["m1", "m2"]), Some(&record), Some(EPOCH)).unwrap().unwrap();
         assert!(plan.clusters.values().all(|share| share.replicas() == 5 && share.min_available == 5));
         let reported = place(&targets(&["m1", "m2", "m3"]), Some(&record), Some(EPOCH)).unwrap_err();
-        assert!(reported.contains("3 clusters, and 2 copies"), "{reported}");
+        assert!(reported.contains("3 clusters, and has quota for 2 copies"), "{reported}");
     }
 
     #[test]

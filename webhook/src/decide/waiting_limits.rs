@@ -12,9 +12,9 @@
 //!
 //! A job of a HyperJob or CronJob is of the user who made that, as its stamp is ([`find_submitter`]).
 
-use caldera_core::text::count_noun;
 use std::collections::BTreeMap;
 
+use caldera_core::text::count_noun;
 use caldera_crds::{
     names::volcano::ROOT_QUEUE,
     tenancy::WaitingLimits,
@@ -214,7 +214,7 @@ mod tests {
         add(&mut cache, "b", "runs", "leaf", "runs");
         assert_eq!(submit_as("ada", &cache, "leaf"), None);
         add(&mut cache, "b", "two", "top", "waits");
-        assert!(submit_as("ada", &cache, "leaf").unwrap().contains("2 jobs of user ada wait in queue top"));
+        assert!(submit_as("ada", &cache, "leaf").unwrap().contains("2 jobs of user ada waiting in queue top"));
         assert_eq!([submit_as("bob", &cache, "leaf"), submit_as("", &cache, "leaf")], [None, None]);
     }
 
