@@ -3,8 +3,8 @@
 //! Rule: time is accounted when a charge changes and when the accounts are saved, to the month that it falls in, by
 //! queue, namespace and user. An admission counts once its binding shows it: a release that is under way may be
 //! refused. It counts once for as long as the binding shows it, whatever is charged: a status may say of a job that
-//! ended that it runs. What was charged already when this controller began is accounted since the last save of the one before, or
-//! since its binding was created if that is later. Nothing is written before what was kept has been read.
+//! ended that it runs. What was charged already when this controller began is accounted since the last save of the one
+//! before, or since its binding was created if that is later. Nothing is written before what was kept has been read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
