@@ -4,7 +4,6 @@
 //! placed it, when and where Caldera would have, and why it would have waited. The report is written within half a
 //! minute after a change.
 
-use caldera_core::text::count_noun;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -12,6 +11,7 @@ use caldera_controller::{
     settings::NAMESPACES,
     shadow::{NAME, ShadowJob, ShadowReport, Totals, join_names},
 };
+use caldera_core::text::count_noun;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};

@@ -10,7 +10,6 @@
 //! Each move is one Command to the controller, which carries it out whole: who interrupts a drain leaves no gang half
 //! moved. What is still there is asked of the members each time, so the same command again goes on where it ended.
 
-use caldera_core::text::count_noun;
 use std::{
     collections::VecDeque,
     pin::pin,
@@ -18,6 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use caldera_core::text::count_noun;
 use caldera_crds::workload::WorkloadKind;
 use kube::Client;
 use serde_json::Value;

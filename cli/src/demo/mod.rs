@@ -11,12 +11,12 @@ mod report;
 mod screen;
 mod script;
 
-use caldera_core::text::count_noun;
 use std::{
     process::ExitCode,
     time::{Duration, Instant},
 };
 
+use caldera_core::text::count_noun;
 use caldera_runtime::{client::WriteCounts, shutdown};
 use caldera_sandbox::fleet::{self, Fleet};
 use jiff::SignedDuration;

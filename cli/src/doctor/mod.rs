@@ -8,10 +8,10 @@ pub mod facts;
 pub mod finding;
 pub mod gather;
 
-use caldera_core::text::count_noun;
 use std::{fmt::Write as _, process::ExitCode};
 
 use caldera_controller::settings;
+use caldera_core::text::count_noun;
 use kube::Client;
 use serde::Serialize;
 

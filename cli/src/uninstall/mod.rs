@@ -7,11 +7,11 @@
 pub mod installed;
 pub mod plan;
 
-use caldera_core::text::count_noun;
 use std::{collections::BTreeSet, fmt::Write as _, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use caldera_controller::settings;
+use caldera_core::text::count_noun;
 use caldera_runtime::write::{Body, Failure, Write, execute_write};
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;

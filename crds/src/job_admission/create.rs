@@ -6,9 +6,9 @@
 //! whose name is a duplicate, and nothing more once [`MOST_REFUSALS`] are found before a task. Of the volumes only the
 //! first fault is told.
 
-use caldera_core::text::count_noun;
 use std::collections::{BTreeSet, HashMap};
 
+use caldera_core::text::count_noun;
 use serde_json::{Map, Value};
 
 use super::{

@@ -1,9 +1,9 @@
 //! Checks the lifecycle policies of a job or a task, as Volcano's `validatePolicies` does: known events and actions,
 //! either an event or an exit code, and none of them twice.
 
-use caldera_core::text::count_noun;
 use std::collections::BTreeSet;
 
+use caldera_core::text::count_noun;
 use serde_json::{Map, Value};
 
 use super::{Refusal, read_text};

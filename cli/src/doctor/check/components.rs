@@ -5,9 +5,9 @@
 //! controllers in two namespaces are two that admit. A controller without a Lease shows itself by PodGroups: each job
 //! that waits gets one soon. A collector is late after three heartbeats.
 
-use caldera_core::text::count_noun;
 use std::collections::BTreeSet;
 
+use caldera_core::text::count_noun;
 use jiff::Timestamp;
 
 use super::take_visible;
