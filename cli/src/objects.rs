@@ -123,10 +123,20 @@ pub async fn ensure_queue(client: &Client, name: &str) -> anyhow::Result<()> {
 /// # Errors
 /// If there is no such queue, it can not be seen, or the server does not answer.
 pub async fn get_queue(client: &Client, name: &str) -> anyhow::Result<Value> {
-    let resource = queue_resource();
-    match get_object(client, &resource, None, name).await?.map_err(anyhow::Error::msg)? {
-        Some(queue) => Ok(queue),
-        None => anyhow::bail!("there is no queue {name}{}", describe_others(client, &resource, None, name).await),
+    get_existing(client, &queue_resource(), None, name, &format!("queue {name}")).await
+}
+
+/// An object that must be there; who mistyped its name is told those of others.
+async fn get_existing(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+    name: &str,
+    called: &str,
+) -> anyhow::Result<Value> {
+    match get_object(client, resource, namespace, name).await?.map_err(anyhow::Error::msg)? {
+        Some(object) => Ok(object),
+        None => anyhow::bail!("there is no {called}{}", describe_others(client, resource, namespace, name).await),
     }
 }
 
@@ -135,14 +145,8 @@ pub async fn get_queue(client: &Client, name: &str) -> anyhow::Result<Value> {
 /// # Errors
 /// If there is no such job, it can not be seen, or the server does not answer.
 pub async fn get_job(client: &Client, namespace: &str, kind: WorkloadKind, name: &str) -> anyhow::Result<Value> {
-    let resource = kind.api_resource();
-    match get_object(client, &resource, Some(namespace), name).await?.map_err(anyhow::Error::msg)? {
-        Some(job) => Ok(job),
-        None => {
-            let others = describe_others(client, &resource, Some(namespace), name).await;
-            anyhow::bail!("there is no {} {name} in namespace {namespace}{others}", kind.title())
-        }
-    }
+    let called = format!("{} {name} in namespace {namespace}", kind.title());
+    get_existing(client, &kind.api_resource(), Some(namespace), name, &called).await
 }
 
 /// Which others of a kind there are, for who mistyped a name: first those that begin like it. Nothing where they can
@@ -173,11 +177,7 @@ pub fn name_others(name: &str, mut others: Vec<String>) -> String {
 /// # Errors
 /// If there is no such member, it can not be seen, or the server does not answer.
 pub async fn get_cluster(client: &Client, name: &str) -> anyhow::Result<Value> {
-    let resource = cluster_resource();
-    match get_object(client, &resource, None, name).await?.map_err(anyhow::Error::msg)? {
-        Some(cluster) => Ok(cluster),
-        None => anyhow::bail!("there is no such cluster{}", describe_others(client, &resource, None, name).await),
-    }
+    get_existing(client, &cluster_resource(), None, name, "such cluster").await
 }
 
 /// Fails if there is no such job. Where it can not be seen it says nothing.

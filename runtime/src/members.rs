@@ -432,9 +432,7 @@ pub async fn read_member_inventory(
         let client = access.connect_or_proxy().await?;
         let mut updates = Vec::new();
         for kind in OptionalKind::ALL {
-            let is_there = kind.is_there(&client).await?;
-            let change = if is_there { kind.list(&client).await? } else { kind.nothing() };
-            updates.push(Update::Change(change));
+            updates.push(Update::Change(kind.list(&client).await?));
         }
         for (kind, plural, convert) in REQUIRED {
             let resource = api_resource("", "v1", kind, plural);

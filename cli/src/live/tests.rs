@@ -131,9 +131,9 @@ async fn who_may_see_everything_gets_a_live_answer_and_nothing_is_written() {
     let asked = asked.lock().unwrap();
     assert!(asked.iter().all(|request| request.starts_with("GET ")), "{asked:?}");
     // Each kind once, what the admin chose, and what is published of the member. It is asked for one node and one pod
-    // first: whether it answers; and for one of each kind that it need not have.
+    // first: whether it answers.
     let of_the_member = asked.iter().filter(|request| request.contains("/clusters/m1/proxy/")).count();
-    assert_eq!((asked.len() - of_the_member, of_the_member), (ObjectKind::list_all().len() + 2, 8), "{asked:?}");
+    assert_eq!((asked.len() - of_the_member, of_the_member), (ObjectKind::list_all().len() + 2, 6), "{asked:?}");
 }
 
 #[tokio::test]

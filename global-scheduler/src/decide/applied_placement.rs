@@ -14,6 +14,7 @@ use caldera_crds::{
     karmada::policy::{ClusterAffinityTerm, Placement},
     workload::WorkloadKind,
 };
+use k8s_openapi::api::core::v1::Toleration;
 use serde_json::{Value, json};
 
 use crate::observe::binding::Binding;
@@ -26,7 +27,7 @@ pub(crate) fn describe_applied_placement(binding: &Binding) -> Cow<'_, str> {
     }
     let Ok(mut placement) = serde_json::from_str::<Value>(text) else { return text.into() };
     let own = placement["clusterTolerations"].as_array().cloned().unwrap_or_default();
-    placement["clusterTolerations"] = list_loss_tolerations().into_iter().chain(own).collect();
+    placement["clusterTolerations"] = list_loss_tolerations().iter().map(|one| json!(one)).chain(own).collect();
     placement.to_string().into()
 }
 
@@ -54,10 +55,7 @@ pub(super) fn has_placement_changed(binding: &Binding) -> bool {
 
 /// A gang that was placed before gangs tolerated the loss of their clusters stays as it is.
 fn has_same_tolerations(binding: &Binding, now: &Placement, then: &Placement) -> bool {
-    let with_losses = || {
-        let losses = list_loss_tolerations().into_iter().filter_map(|one| serde_json::from_value(one).ok());
-        losses.chain(now.cluster_tolerations.iter().cloned()).eq(then.cluster_tolerations.iter().cloned())
-    };
+    let with_losses = || list_loss_tolerations().iter().chain(&now.cluster_tolerations).eq(&then.cluster_tolerations);
     now.cluster_tolerations == then.cluster_tolerations || (leaves_lost_clusters_whole(binding) && with_losses())
 }
 
@@ -68,6 +66,11 @@ fn leaves_lost_clusters_whole(binding: &Binding) -> bool {
         && binding.admission.as_ref().is_some_and(|record| record.copies <= 1)
 }
 
-fn list_loss_tolerations() -> [Value; 2] {
-    AWAY.map(|key| json!({"key": key, "operator": "Exists", "effect": "NoExecute"}))
+fn list_loss_tolerations() -> [Toleration; 2] {
+    AWAY.map(|key| Toleration {
+        key: Some(key.to_owned()),
+        operator: Some("Exists".to_owned()),
+        effect: Some("NoExecute".to_owned()),
+        ..Toleration::default()
+    })
 }

@@ -304,7 +304,7 @@ impl OptionalKind {
         }
     }
 
-    /// All that a member has of it.
+    /// All that a member has of it; nothing where it has no such kind, or lets nobody read it.
     pub(super) async fn list(self, client: &Client) -> Result<Change, MemberError> {
         let (client, resource) = (client.clone(), self.resource());
         let listed = match self {
@@ -314,7 +314,10 @@ impl OptionalKind {
             }
             Self::Numatopology => list_json(client, &resource, None, None, read_report).await.map(keep_possible),
         };
-        listed.map_err(|error| MemberError::Probe(Box::new(error)))
+        match listed {
+            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(self.nothing()),
+            listed => listed.map_err(|error| MemberError::Probe(Box::new(error))),
+        }
     }
 
     /// That there is nothing of it.
