@@ -8,7 +8,10 @@
 //! where HyperNodes of one tier overlap, a node counts for the first, so that a domain may look smaller than it is but
 //! never larger.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use regex::Regex;
 
@@ -186,64 +189,109 @@ pub(super) fn build_tree<'a>(nodes: impl Iterator<Item = &'a HyperNode>) -> (Dom
     let mut all: Vec<Domain> = Vec::with_capacity(nodes.len());
     let mut matcher = Matcher::default();
     for (id, node) in (0..).map(DomainId).zip(&nodes) {
-        let mut labels = Some(Vec::new());
+        // Alternatives; none of a member that names say.
+        let mut labels: Option<Vec<Vec<Requirement>>> = Some(Vec::new());
         for member in &node.members {
             matcher.add_member(member, id);
             match member {
                 HyperNodeMember::Labels(wanted) if wanted.is_empty() => {}
-                HyperNodeMember::Labels(wanted) => {
-                    merge_label_selectors(&mut labels, Some(std::slice::from_ref(wanted)));
-                }
+                HyperNodeMember::Labels(wanted) => labels.iter_mut().for_each(|all| all.push(wanted.clone())),
                 HyperNodeMember::HyperNode(name) => {
                     let child = ids.get(name.as_str()).and_then(|child| all.get_mut(child.index()));
                     if let Some(child) = child.filter(|child| child.parent.is_none() && child.tier < node.tier) {
                         child.parent = Some(id);
-                        merge_label_selectors(&mut labels, child.labels.as_deref());
+                        labels = labels.zip(child.labels.clone()).map(|(all, more)| [all, more].concat());
                     }
                 }
                 HyperNodeMember::Node(_) | HyperNodeMember::Pattern(_) => labels = None,
             }
         }
-        // Whichever member was named first.
-        labels.iter_mut().for_each(|either| {
-            either.sort();
-            either.dedup();
-        });
+        let labels = labels.map(simplify_label_selectors);
         let (name, tier_name) = (Arc::from(node.name.as_str()), Arc::from(node.tier_name.as_str()));
         all.push(Domain { name, tier: node.tier, tier_name, parent: None, labels });
     }
     (Domains { all }, matcher)
 }
 
-/// Adds alternatives; two that ask one label for different values become one that takes either, and one that asks for
-/// more than another is not needed.
-fn merge_label_selectors(labels: &mut Option<Vec<Vec<Requirement>>>, more: Option<&[Vec<Requirement>]>) {
-    let (Some(known), Some(more)) = (labels.as_mut(), more) else {
-        *labels = None;
-        return;
-    };
-    for wanted in more {
-        if known.iter().any(|other| other.iter().all(|one| asks_for(wanted, one))) {
-            continue;
-        }
-        let key = |wanted: &[Requirement]| match wanted {
-            [one] if one.operator == Operator::In => Some(one.key.clone()),
-            _ => None,
-        };
-        match (key(wanted), known.iter_mut().find(|other| key(other).is_some() && key(other) == key(wanted))) {
-            (Some(_), Some(other)) => {
-                let values = &mut other[0].values;
-                values.extend(wanted[0].values.iter().cloned());
-                values.sort();
-                values.dedup();
+/// The fewest alternatives that say the same, whichever was named first: those that ask one label for a value become
+/// one that takes any of them, and one that asks for more than another goes.
+fn simplify_label_selectors(all: Vec<Vec<Requirement>>) -> Vec<Vec<Requirement>> {
+    let mut values: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut alternatives = BTreeSet::new();
+    for wanted in all {
+        match wanted.as_slice() {
+            [one] if one.operator == Operator::In => {
+                values.entry(one.key.clone()).or_default().extend(one.values.iter().cloned());
             }
-            _ => known.push(wanted.clone()),
+            _ => _ = alternatives.insert(wanted),
         }
     }
+    let merged = values
+        .into_iter()
+        .map(|(key, values)| vec![Requirement { key, operator: Operator::In, values: values.into_iter().collect() }]);
+    alternatives.extend(merged);
+    let is_needed = |wanted: &&Vec<Requirement>| {
+        let asks_for_more = |other: &&Vec<Requirement>| asks_for_all(wanted, other);
+        // Of two that ask for the same in other words the first stays.
+        !alternatives
+            .iter()
+            .filter(|other| other != wanted)
+            .filter(asks_for_more)
+            .any(|other| other < *wanted || !asks_for_all(other, wanted))
+    };
+    alternatives.iter().filter(is_needed).cloned().collect()
 }
 
-/// Whether labels that are as wanted are as one requirement says, too.
+/// Whether labels that are as wanted are as another alternative says, too.
+fn asks_for_all(wanted: &[Requirement], other: &[Requirement]) -> bool {
+    other.iter().all(|one| asks_for(wanted, one))
+}
+
 fn asks_for(wanted: &[Requirement], one: &Requirement) -> bool {
-    let is_there = |other: &Requirement| other.key == one.key && other.operator == Operator::In;
-    wanted.contains(one) || (one.operator == Operator::Exists && wanted.iter().any(is_there))
+    let is_in = |other: &&Requirement| other.key == one.key && other.operator == Operator::In;
+    let fits = |other: &Requirement| match one.operator {
+        Operator::In => other.values.iter().all(|value| one.values.contains(value)),
+        Operator::Exists => true,
+        _ => false,
+    };
+    wanted.contains(one) || wanted.iter().filter(is_in).any(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_in(key: &str, values: &[&str]) -> Requirement {
+        let values = values.iter().map(|&value| value.to_owned()).collect();
+        Requirement { key: key.to_owned(), operator: Operator::In, values }
+    }
+
+    fn selectors_of(members: &[HyperNodeMember]) -> Vec<Vec<Requirement>> {
+        let inner = HyperNodeMember::Labels(vec![is_in("pool", &["1"]), is_in("rack", &["2"])]);
+        let inner = HyperNode { name: "inner".into(), tier: 1, members: vec![inner], ..HyperNode::default() };
+        let outer = HyperNode { name: "outer".into(), tier: 2, members: members.to_vec(), ..HyperNode::default() };
+        let (domains, _) = build_tree([&inner, &outer].into_iter());
+        domains.all[1].labels.clone().unwrap()
+    }
+
+    #[test]
+    fn what_selects_a_domain_does_not_depend_on_the_order_of_its_members() {
+        let pool = |value| HyperNodeMember::Labels(vec![is_in("pool", &[value])]);
+        let members = [HyperNodeMember::HyperNode("inner".into()), pool("1"), pool("3")];
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let selectors = selectors_of(&order.map(|at: usize| members[at].clone()));
+            assert_eq!(selectors, [vec![is_in("pool", &["1", "3"])]], "{order:?}");
+        }
+    }
+
+    #[test]
+    fn of_alternatives_that_say_the_same_in_other_words_one_stays() {
+        let exists = Requirement { key: "pool".into(), operator: Operator::Exists, values: Vec::new() };
+        let twice = vec![is_in("pool", &["1"]), is_in("pool", &["1", "2"])];
+        let both = vec![is_in("pool", &["1"]), is_in("rack", &["2"])];
+        let rack = vec![is_in("rack", &["2"]), is_in("pool", &["1"])];
+        assert_eq!(simplify_label_selectors(vec![twice.clone(), both.clone(), rack.clone()]), [twice.clone()]);
+        assert_eq!(simplify_label_selectors(vec![rack, both.clone()]), [both]);
+        assert_eq!(simplify_label_selectors(vec![twice, vec![exists.clone()]]), [vec![exists]]);
+    }
 }

@@ -52,9 +52,13 @@ async fn a_released_gang_is_placed_with_two_writes_and_no_event() {
     let object = stage.scheduled("train", "True").await;
     assert_eq!(object["spec"]["clusters"], json!([{"name": "m0", "replicas": 2}, {"name": "m1", "replicas": 4}]));
     let annotations = &object["metadata"]["annotations"];
-    let applied: Value =
+    let mut applied: Value =
         serde_json::from_str(annotations["policy.karmada.io/applied-placement"].as_str().unwrap()).unwrap();
+    let tolerations = applied.as_object_mut().unwrap().remove("clusterTolerations").unwrap();
     assert_eq!(applied, object["spec"]["placement"]);
+    let tolerates = |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoExecute"});
+    let losses = ["cluster.karmada.io/not-ready", "cluster.karmada.io/unreachable"].map(tolerates);
+    assert_eq!(tolerations, json!(losses), "a gang leaves a lost cluster whole");
     let plan: Value = serde_json::from_str(annotations["caldera.dev/plan"].as_str().unwrap()).unwrap();
     assert_eq!(plan["clusters"]["m1"]["tasks"]["w"], json!({"replicas": 4, "minAvailable": 4}));
     assert_eq!(object["status"]["schedulerObservedGeneration"], object["metadata"]["generation"]);
