@@ -3,15 +3,18 @@
 //!
 //! Rule: only clusters that some affinity of its placement may ever select are told of ([`may_select`]).
 
+use std::collections::BTreeSet;
+
 use super::{MOST_NAMED_CLUSTERS, Request, may_select};
 use crate::{
+    cluster_choice::ClusterChoice,
     inventory::Capacity,
     place::{
         Cluster,
         filter::{Filter, FilterReason},
     },
     run_limit::RunTime,
-    text::count_noun,
+    text::{count_noun, inflect_noun, name_some},
 };
 
 /// A refusal, and after it what keeps the binding out of clusters: one sentence, whatever the refusal ends with. Nodes
@@ -91,5 +94,14 @@ pub fn describe_lasting_reasons(request: &Request<'_>) -> Vec<String> {
     let data = binding.data.as_ref().filter(|_| keeps_out(FilterReason::NoData));
     let choice = binding.choice.as_ref().filter(|_| keeps_out(FilterReason::NotChosen));
     let data = data.map(ToString::to_string).into_iter();
-    data.chain(describe_queue(request)).chain(choice.map(ToString::to_string)).collect()
+    let choice = choice.map(|choice| [Some(choice.to_string()), describe_unknown_clusters(choice, request)]);
+    data.chain(describe_queue(request)).chain(choice.into_iter().flatten().flatten()).collect()
+}
+
+/// Which of the clusters that its user lets it go to are none: a name is soon mistyped.
+fn describe_unknown_clusters(choice: &ClusterChoice, request: &Request<'_>) -> Option<String> {
+    let known: BTreeSet<&str> = request.clusters.iter().map(|(cluster, _)| cluster.name.as_str()).collect();
+    let unknown: Vec<&str> = choice.only.iter().map(String::as_str).filter(|name| !known.contains(name)).collect();
+    let (are, clusters) = (if unknown.len() == 1 { "is" } else { "are" }, inflect_noun(unknown.len(), "cluster"));
+    (!unknown.is_empty()).then(|| format!("there {are} no {clusters} {}", name_some(&unknown)))
 }

@@ -370,6 +370,8 @@ fn a_gang_goes_where_its_user_lets_it_go_and_nowhere_else() {
         "0/2 clusters are available: 2 cluster(s) were not chosen by its user; its user lets it go only to m0; its user \
          keeps it out of m0"
     );
+    let mistyped = place_by_choice(&["m7", "m8"], &[], None).unwrap_err();
+    assert!(mistyped.ends_with("its user lets it go only to m7, m8; there are no clusters m7, m8"), "{mistyped}");
 }
 
 #[test]
