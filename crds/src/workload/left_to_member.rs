@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use caldera_core::{
     data_source::shorten_text,
-    numa::{NumaClaim, NumaPolicy},
+    numa::{MOST_CONTAINERS, NumaPolicy},
     text::name_some,
 };
 use serde_json::Value;
@@ -27,7 +27,8 @@ use super::{
 pub fn list_wishes_left_to_member(object: &Value) -> Vec<String> {
     let Some(kind) = WorkloadKind::of_object(object) else { return Vec::new() };
     let is_job = kind == WorkloadKind::VolcanoJob;
-    let (mut spread, mut claims, mut policies, mut wants_others) = (Texts::new(), Texts::new(), Texts::new(), false);
+    let (mut spread, mut claims, mut wants_others) = (Texts::new(), Texts::new(), false);
+    let (mut policies, mut void_policies) = (Texts::new(), Texts::new());
     for (at, template) in list_pod_templates(&Field::unnamed(object)).iter().enumerate() {
         let task = if is_job { object["spec"]["tasks"][at]["name"].as_str() } else { None };
         let (template, spec) = (template.value, &template.value["spec"]);
@@ -41,9 +42,14 @@ pub fn list_wishes_left_to_member(object: &Value) -> Vec<String> {
     }
     if is_job {
         add_texts(&mut claims, list_items(&object["spec"]["volumes"]).map(|volume| &volume["volumeClaimName"]));
-        let of_tasks = list_items(&object["spec"]["tasks"]).filter_map(read_numa_claim);
-        let is_strict = |claim: &NumaClaim| claim.policy != NumaPolicy::BestEffort;
-        policies.extend(of_tasks.filter(is_strict).map(|claim| claim.policy.as_str().to_owned()));
+        for task in list_items(&object["spec"]["tasks"]) {
+            let Some(policy) = task["topologyPolicy"].as_str().and_then(NumaPolicy::parse) else { continue };
+            if read_numa_claim(task).is_none() {
+                void_policies.insert(policy.as_str().to_owned());
+            } else if policy != NumaPolicy::BestEffort {
+                policies.insert(policy.as_str().to_owned());
+            }
+        }
     }
     let say = |what: &str, texts: Texts| {
         let texts = Vec::from_iter(texts);
@@ -54,6 +60,7 @@ pub fn list_wishes_left_to_member(object: &Value) -> Vec<String> {
         wants_others.then(|| report("affinity or anti-affinity to other pods")),
         say("the zone of volume claim", claims),
         (!policies.is_empty()).then(|| report_policies(policies)),
+        (!void_policies.is_empty()).then(|| report_void_policies(void_policies)),
     ]
     .into_iter()
     .flatten()
@@ -70,6 +77,14 @@ fn report_policies(policies: Texts) -> String {
     let policies = name_some(Vec::from_iter(policies));
     let elsewhere = report("elsewhere it");
     format!("topologyPolicy {policies} is looked at where nodes report their NUMA nodes; {elsewhere}")
+}
+
+fn report_void_policies(policies: Texts) -> String {
+    format!(
+        "topologyPolicy {} counts for nothing: it is asked of Guaranteed pods, where each container has limits of cpu \
+         and memory and requests as much, with at most {MOST_CONTAINERS} containers of whole cpus",
+        name_some(Vec::from_iter(policies))
+    )
 }
 
 fn add_texts<'a>(texts: &mut Texts, values: impl Iterator<Item = &'a Value>) {
@@ -135,7 +150,9 @@ mod tests {
         let want = ["the zone of volume claim data", numa].map(|what| format!("{what}{LEFT}"));
         assert_eq!(list_wishes_left_to_member(&object), want);
         object["spec"]["tasks"][1]["template"] = json!({"spec": {"containers": [{}]}});
-        assert_eq!(list_wishes_left_to_member(&object), want[..1], "a policy of pods that are not Guaranteed");
+        let void = list_wishes_left_to_member(&object);
+        assert_eq!((void.len(), &void[0]), (2, &want[0]));
+        assert!(void[1].starts_with("topologyPolicy single-numa-node counts for nothing: "), "{}", void[1]);
     }
 
     #[test]
