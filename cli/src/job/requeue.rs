@@ -117,7 +117,12 @@ async fn send_job_command(client: &Client, namespace: &str, job: &Value, action:
 /// What an event says of this Command: done, or why not.
 fn read_outcome(event: &Value, command: &str, action: &str) -> Option<Result<String, String>> {
     let said = read_text_at(event, "/message").strip_prefix(&format!("Command {command} ({action}): "))?.to_owned();
-    Some(if read_text_at(event, "/type") == "Warning" { Err(said) } else { Ok(format!("requeued: {said}")) })
+    Some(match read_text_at(event, "/type") {
+        "Warning" => Err(said),
+        // It has no clusters, and is in line as it was.
+        _ if said.starts_with("nothing to do") => Ok(format!("not requeued: {said}")),
+        _ => Ok(format!("requeued: {said}")),
+    })
 }
 
 #[cfg(test)]
@@ -131,6 +136,8 @@ mod tests {
         let event = |kind: &str, message: &str| json!({"type": kind, "message": message});
         let read = |kind: &str, message: &str| read_outcome(&event(kind, message), "c-1", "RestartJob");
         assert_eq!(read("Normal", "Command c-1 (RestartJob): it waits"), Some(Ok("requeued: it waits".to_owned())));
+        let nothing = read("Normal", "Command c-1 (RestartJob): nothing to do: it waits");
+        assert_eq!(nothing, Some(Ok("not requeued: nothing to do: it waits".to_owned())));
         let refused = Some(Err("not carried out: it has ended".to_owned()));
         assert_eq!(read("Warning", "Command c-1 (RestartJob): not carried out: it has ended"), refused);
         assert_eq!(read("Normal", "Command c-12 (RestartJob): it waits"), None);

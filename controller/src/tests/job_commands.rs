@@ -67,7 +67,12 @@ fn abort_suspends_a_job_and_resume_puts_it_in_line_with_its_age() {
     assert_eq!(world.pass(3), ["later-job"]);
     assert_eq!((clusters(&world), commands(&world)), (0, 0));
     assert_eq!(world.says("a").0, "SuspendedByUser");
-    assert!(was_reported(&world, "Job", "CommandIssued", "Command stop (AbortJob): the job is suspended"));
+    assert!(was_reported(
+        &world,
+        "Job",
+        "CommandIssued",
+        "Command stop (AbortJob): nothing to do: the job is suspended"
+    ));
     lose_copies(&mut world);
     world.job("last", "q", 4);
     send(&mut world, "go", "ResumeJob", "a");

@@ -270,7 +270,7 @@ fn decide_command_outcome(objects: &Objects, jobs: &Jobs, command: &CommandFacts
                 .to_owned(),
         ),
         action @ ("TerminateJob" | "CompleteJob") if job.end_as == Some(end(action)) => {
-            Outcome::Nothing(format!("the job is {} once its copies are gone", end(action)))
+            Outcome::Nothing(format!("nothing to do: the job is {} once its copies are gone", end(action)))
         }
         "AbortJob" | "ResumeJob" | "RestartJob" | "TerminateJob" | "CompleteJob"
             if job.end_as.is_some() || (ended.is_some() && !is_aborted) =>
@@ -282,11 +282,11 @@ fn decide_command_outcome(objects: &Objects, jobs: &Jobs, command: &CommandFacts
         {
             Outcome::Refuse("the job ran for as long as it may, and is Terminated once its copies are gone".to_owned())
         }
-        "AbortJob" if job.suspended.is_some() || is_aborted => Outcome::Nothing("the job is suspended".to_owned()),
+        "AbortJob" if job.suspended.is_some() || is_aborted => Outcome::Nothing("nothing to do: the job is suspended".to_owned()),
         "AbortJob" => annotate(SUSPENDED, Some("true")),
         "ResumeJob" if job.suspended.is_some() => annotate(SUSPENDED, None),
         "ResumeJob" if is_aborted => decide_restart(objects, jobs, job, command, now),
-        "ResumeJob" => Outcome::Nothing("the job is not suspended".to_owned()),
+        "ResumeJob" => Outcome::Nothing("nothing to do: the job is not suspended".to_owned()),
         "RestartJob" | "TerminateJob" | "CompleteJob" if is_aborted || job.suspended.is_some() => {
             Outcome::Refuse("the job is suspended: only ResumeJob is for one that is".to_owned())
         }
@@ -310,7 +310,7 @@ fn decide_restart(
     command: &CommandFacts<Key>,
     now: Timestamp,
 ) -> Outcome {
-    let nothing = || Outcome::Nothing("the job has no clusters: nothing is to be restarted".to_owned());
+    let nothing = || Outcome::Nothing("nothing to do: the job has no clusters".to_owned());
     let Some(binding) = objects.binding_of(&job.reference) else { return nothing() };
     if !jobs.is_confirmed(&binding.key) {
         return Outcome::Wait;
