@@ -46,6 +46,8 @@ pub struct Facts {
     pub policies: Visible<Vec<Value>>,
     /// ValidatingAdmissionPolicyBindings.
     pub policy_bindings: Visible<Vec<Value>>,
+    /// ClusterPropagationPolicies.
+    pub propagation_policies: Visible<Vec<Value>>,
     /// Whether the webhook registers itself, with an authority of its own.
     pub registers: bool,
     /// What karmada-controller-manager may write.

@@ -11,6 +11,7 @@ mod kinds;
 mod members;
 mod policies;
 mod printed;
+mod propagation;
 #[cfg(test)]
 mod tests;
 pub mod versions;
@@ -42,6 +43,7 @@ pub fn find_faults(facts: &Facts) -> Vec<Finding> {
     all.extend(components::check_clocks(facts));
     all.extend(members::check_members(facts));
     all.extend(members::check_queues(facts));
+    all.extend(propagation::check_propagation(facts));
     all.extend(bindings::check_records(facts));
     all.extend(bindings::check_garbage(facts));
     all.sort_by_key(|finding| (finding.check, std::cmp::Reverse(finding.severity)));

@@ -96,7 +96,10 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
         list_objects(client, &groups, None, Some(WORKLOAD_NAME)),
         list_workloads(client),
     )?;
-    let (leases, settings) = futures::try_join!(
+    let of_propagation =
+        api_resource("policy.karmada.io", "v1alpha1", "ClusterPropagationPolicy", "clusterpropagationpolicies");
+    let (propagation_policies, leases, settings) = futures::try_join!(
+        list(of_propagation),
         read_leases(client, &places.lease_namespaces),
         read_settings_of_namespaces(client, &places.lease_namespaces)
     )?;
@@ -133,6 +136,7 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
         customizations,
         policies,
         policy_bindings,
+        propagation_policies,
         registers: places.granted.registers,
         karmada,
         binding_probe: probe_creation(client, &objects::binding_resource(), namespace, &build_probe_binding(namespace))

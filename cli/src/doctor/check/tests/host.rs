@@ -397,3 +397,20 @@ fn karmada_must_be_able_to_carry_out_what_is_admitted() {
     };
     finds(refused, Check::Rights, Severity::Warning, &["no trusted writer", "spec.clusters is written by"]);
 }
+
+/// Found by a user: a policy of ours that was deleted was told only once a member lacked a queue.
+#[test]
+fn queues_and_classes_that_no_policy_takes_to_the_members_are_reported_whoever_made_the_policy() {
+    let mut renamed = healthy();
+    renamed.propagation_policies.as_mut().unwrap()[0]["metadata"]["name"] = json!("of-our-own");
+    assert_eq!(find_faults(&renamed), []);
+    let gone = |facts: &mut Facts| _ = facts.propagation_policies.as_mut().unwrap().remove(0);
+    finds(gone, Check::Queues, Severity::Warning, &["selects every Queue"]);
+    for narrower in [json!({"name": "high"}), json!({"labelSelector": {"matchLabels": {"a": "b"}}})] {
+        let narrow = |facts: &mut Facts| {
+            let selector = &mut facts.propagation_policies.as_mut().unwrap()[1]["spec"]["resourceSelectors"][0];
+            selector.as_object_mut().unwrap().extend(narrower.as_object().unwrap().clone());
+        };
+        finds(narrow, Check::Queues, Severity::Warning, &["selects every PriorityClass"]);
+    }
+}

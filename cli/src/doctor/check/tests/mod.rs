@@ -27,7 +27,7 @@ use crate::{
         },
         finding::{Check, Severity},
     },
-    manifests::list_admission_policies,
+    manifests::{build_propagation_policies, list_admission_policies},
 };
 
 const NOW: i64 = 1_800_000_000;
@@ -83,6 +83,7 @@ fn healthy() -> Facts {
         customizations: Ok(Vec::new()),
         policies: Ok(policies),
         policy_bindings: Ok(policy_bindings),
+        propagation_policies: Ok(build_propagation_policies()),
         registers: false,
         karmada: Ok(KarmadaAccess::default()),
         binding_probe: Ok(json!({
@@ -190,6 +191,7 @@ fn what_can_not_be_seen_is_a_note_and_no_fault() {
     facts.rights = Err(hidden());
     (facts.mutating, facts.validating) = (Err(hidden()), Err(hidden()));
     (facts.policies, facts.policy_bindings) = (Err(hidden()), Err(hidden()));
+    facts.propagation_policies = Err(hidden());
     (facts.interpreters, facts.customizations) = (Err(hidden()), Err(hidden()));
     facts.karmada = Err(hidden());
     (facts.leases, facts.members, facts.queues) = (Err(hidden()), Err(hidden()), Err(hidden()));
@@ -197,5 +199,5 @@ fn what_can_not_be_seen_is_a_note_and_no_fault() {
     (facts.works, facts.commands, facts.inventories) = (Err(hidden()), Err(hidden()), Err(hidden()));
     let found = find_faults(&facts);
     assert!(found.iter().all(|one| one.severity == Severity::Note && one.what.contains("forbidden")), "{found:#?}");
-    assert_eq!(found.len(), 18, "{found:#?}");
+    assert_eq!(found.len(), 19, "{found:#?}");
 }
