@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use caldera_core::text::name_some;
 use caldera_crds::{
     cron_job::{find_kind, names_queue, read_schedule},
     workload::WorkloadKind,
@@ -47,6 +48,8 @@ pub struct CronJobView {
     /// Seconds until then, which pass while a list is watched.
     #[serde(skip)]
     pub next_run_in_seconds: Option<i64>,
+    /// The next job is made only once those before it have ended.
+    pub waits_for_last: bool,
     /// When a job was last made.
     pub last_run: Option<String>,
     /// Its jobs that have not ended.
@@ -88,6 +91,16 @@ pub async fn explain_cron_job(client: &Client, args: &WhyArgs, name: &str, names
     })
 }
 
+/// Whether there is one of a name that the asker may see.
+pub async fn is_there(client: &Client, name: &str, namespace: &str) -> bool {
+    for (group, version, _) in KINDS {
+        if let Ok(Ok(Some(_))) = get_object(client, &build_resource(group, version), Some(namespace), name).await {
+            return true;
+        }
+    }
+    false
+}
+
 /// Those of a namespace, or of all, by name. Who may not list them has none.
 ///
 /// # Errors
@@ -113,8 +126,11 @@ pub fn view_cron_job(object: &Value, now: Timestamp) -> Option<CronJobView> {
     let next = schedule.as_ref().ok().filter(|_| !suspended).and_then(|schedule| schedule.next_after(now));
     let active = read_list_at(object, "/status/active").iter().map(|job| name_of_reference(job).to_owned());
     let active: Vec<String> = active.collect();
+    let is_never = schedule.is_ok() && !suspended && next.is_none();
     let mut notes: Vec<String> = schedule.err().map(|why| format!("it makes no job: {why}")).into_iter().collect();
-    if object["spec"]["concurrencyPolicy"] == "Forbid" && !active.is_empty() {
+    notes.extend(is_never.then(|| "it makes no job: no day is as its schedule says".to_owned()));
+    let waits_for_last = object["spec"]["concurrencyPolicy"] == "Forbid" && !active.is_empty();
+    if waits_for_last {
         notes.push("a run waits until the job before it has ended (concurrencyPolicy: Forbid)".to_owned());
     }
     if of == WorkloadKind::BatchJob && !names_queue(object) {
@@ -130,6 +146,7 @@ pub fn view_cron_job(object: &Value, now: Timestamp) -> Option<CronJobView> {
         suspended,
         next_run: next.map(format_time),
         next_run_in_seconds: next.map(|next| next.as_second() - now.as_second()),
+        waits_for_last,
         last_run: Some(text("/status/lastScheduleTime")).filter(|last| !last.is_empty()),
         active,
         notes,
@@ -141,7 +158,11 @@ impl CronJobView {
     #[must_use]
     pub fn describe_next_run(&self) -> String {
         match (&self.next_run, self.next_run_in_seconds) {
-            (Some(at), Some(left)) => format!("makes its next job at {at}, in {}", format_duration(left)),
+            (Some(at), Some(left)) => {
+                let active = name_some(&self.active);
+                let if_ended = if self.waits_for_last { format!(", if {active} ended by then") } else { String::new() };
+                format!("makes its next job at {at}, in {}{if_ended}", format_duration(left))
+            }
             _ if self.suspended => "is suspended: it makes no job".to_owned(),
             _ => "makes no job".to_owned(),
         }
@@ -197,6 +218,9 @@ mod tests {
         assert!(text.contains("\nSchedule   0 2 * * *  (UTC)\n") && text.contains("nightly-1: each"), "{text}");
         let there = view("batch.volcano.sh/v1alpha1", &json!({"schedule": "@daily", "timeZone": "Asia/Shanghai"}));
         assert_eq!(there.next_run.as_deref(), Some("2026-01-01T16:00:00Z"));
+        let alone = view("batch/v1", &json!({"schedule": "0 2 * * *", "concurrencyPolicy": "Forbid"}));
+        let only_then = "makes its next job at 2026-01-02T02:00:00Z, in 14h, if nightly-1 ended by then";
+        assert_eq!(alone.describe_next_run(), only_then);
     }
 
     #[test]
@@ -211,6 +235,8 @@ mod tests {
             "{:?}",
             wrong.notes
         );
+        let never = view("batch.volcano.sh/v1alpha1", &json!({"schedule": "0 0 30 2 *"}));
+        assert_eq!(never.notes, ["it makes no job: no day is as its schedule says"]);
         assert_eq!(view_cron_job(&json!({"kind": "CronJob", "apiVersion": "v1"}), Timestamp::UNIX_EPOCH), None);
     }
 }

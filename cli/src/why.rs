@@ -6,7 +6,7 @@ mod object_words;
 use std::{collections::BTreeSet, fmt::Write as _, process::ExitCode};
 
 use caldera_controller::explain::{
-    Basis, Explanation, InLine, Placed, Pods, RunLimitView, Verdict, explain_job, explain_without_binding,
+    Basis, ClusterView, Explanation, InLine, Placed, Pods, RunLimitView, Verdict, explain_job, explain_without_binding,
     find_binding, list_jobs_of_hyper_job,
 };
 use caldera_core::{gang::WorkloadRef, reason::Reason, run_limit::RunTime, text::count_noun};
@@ -189,6 +189,9 @@ async fn describe_missing(client: &Client, job: &JobName, namespace: &str, other
             format!("there is no {named}: this host has no CRD {crd}")
         }
         Err(kube::Error::Api(status)) if status.code == 404 && others.is_empty() => {
+            if cron_job::is_there(client, &job.name, namespace).await {
+                return format!("there is no {named}, but a CronJob: ask for cronjob/{}", job.name);
+            }
             let others = objects::describe_others(client, &resource, Some(namespace), &job.name).await;
             format!("there is no {named}{others}")
         }
@@ -457,25 +460,31 @@ pub fn format_pending_jobs(jobs: &[InLine], now: i64) -> String {
 }
 
 fn write_clusters(text: &mut String, job: &Explanation, wide: bool) {
-    let row = |cluster: &caldera_controller::explain::ClusterView| {
-        let mut free = cluster.free.clone();
-        if !wide {
-            free.set("pods", caldera_core::quantity::Quantity::ZERO);
-        }
+    let row = |cluster: &ClusterView| {
         let published = || cluster.published.as_ref().map(|at| format!("as published at {at}"));
         [
             cluster.name.to_string(),
             format!("{} of {}", cluster.fit, cluster.needs),
-            free.to_string(),
+            describe_free(job, cluster, wide),
             cluster.refusal.clone().or_else(|| cluster.doubt.clone()).or_else(published).unwrap_or_default(),
         ]
     };
     let shown = if wide { job.clusters.len() } else { job.clusters.len().min(5) };
     text.push('\n');
-    *text += &format_columns(["CLUSTER", "PODS THAT FIT", "FREE", "BUT"], job.clusters[..shown].iter().map(row));
+    let rows = job.clusters[..shown].iter().map(row).collect();
+    *text += &format_with_history(&["CLUSTER", "PODS THAT FIT", "FREE", "BUT"], rows, None, &["BUT"]);
     if shown < job.clusters.len() {
         let _ = writeln!(text, "... and {} more (-o wide)", job.clusters.len() - shown);
     }
+}
+
+/// What is free, and what it needs of which nothing is.
+fn describe_free(job: &Explanation, cluster: &ClusterView, wide: bool) -> String {
+    let free = cluster.free.iter().map(|(name, amount)| (name, amount.plain().to_string()));
+    let needed = job.asks.iter().flat_map(|asks| asks.minimum.iter()).map(|(name, _)| name);
+    let lacking = needed.filter(|name| cluster.free.get(name.as_str()).is_zero()).map(|name| (name, "0".to_owned()));
+    let all = free.chain(lacking).filter(|(name, _)| wide || name.as_str() != "pods");
+    all.map(|(name, amount)| format!("{name} {amount}")).collect::<Vec<_>>().join(", ")
 }
 
 fn build_placed_row(placed: &Placed) -> [String; 4] {
