@@ -13,6 +13,9 @@ use crate::{
     roles::NAMESPACE,
 };
 
+/// Has Karmada take queues and priority classes to the members.
+pub(super) const APPLY_PROPAGATION: &str = "caldera manifests --only policies | kubectl apply --server-side -f -";
+
 /// Prints webhook configurations and admission policies.
 pub(super) fn build_apply_command(facts: &Facts) -> String {
     let lists = [&facts.mutating, &facts.validating, &facts.interpreters];

@@ -9,7 +9,7 @@ use caldera_crds::names::{
     volcano::DEFAULT_QUEUE,
 };
 
-use super::take_visible;
+use super::{fix_commands::APPLY_PROPAGATION, take_visible};
 use crate::doctor::{
     facts::{Facts, MemberFacts, MemberInside, QueueFacts},
     finding::{Check, Finding, join_first_names},
@@ -113,8 +113,7 @@ fn check_member_queues(member: &MemberFacts, inside: &MemberInside, host: &[Queu
         .collect();
     if !missing.is_empty() {
         let what = format!("{name} does not have queues {}: their jobs can not run there", join_first_names(missing));
-        let fix = "caldera manifests --only policies | kubectl apply --server-side -f -";
-        findings.push(CHECK.warning(what).fixed_by(fix));
+        findings.push(CHECK.warning(what).fixed_by(APPLY_PROPAGATION));
     }
     let closed = there.iter().filter(|queue| !is_open(queue));
     for queue in closed.filter(|queue| host.iter().any(|one| one.name == queue.name && is_open(one))) {

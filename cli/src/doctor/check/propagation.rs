@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::take_visible;
+use super::{fix_commands::APPLY_PROPAGATION, take_visible};
 use crate::{
     doctor::{
         facts::Facts,
@@ -32,8 +32,7 @@ pub(super) fn check_propagation(facts: &Facts) -> Vec<Finding> {
         let harm = if kind == "Queue" { "jobs of a new queue run nowhere" } else { "pods of a new class run nowhere" };
         let what =
             format!("no ClusterPropagationPolicy selects every {kind}: they do not reach the members, and {harm}");
-        let fix = "caldera manifests --only policies | kubectl apply --server-side -f -";
-        findings.push(CHECK.warning(what).fixed_by(fix));
+        findings.push(CHECK.warning(what).fixed_by(APPLY_PROPAGATION));
     }
     findings
 }
