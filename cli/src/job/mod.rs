@@ -187,31 +187,23 @@ fn sort_jobs(rows: &mut Vec<JobRow>, order: &JobOrder) -> anyhow::Result<()> {
 
 fn format_rows(rows: &[JobRow], args: &JobListArgs, forecast: Option<&Forecast>, wide: bool) -> String {
     let (all_namespaces, start) = (args.all_namespaces, forecast.is_some());
-    let mut header = vec!["JOB", "QUEUE", "STATE", "PODS", "AGE", "CLUSTERS", "REASON"];
-    if all_namespaces {
-        header.insert(0, "NAMESPACE");
-    }
+    let mut header = Vec::from_iter(all_namespaces.then_some("NAMESPACE"));
+    header.extend(["JOB", "QUEUE", "STATE", "PODS", "AGE"]);
+    // A terminal that is too narrow cuts the end: what is asked for is before long texts.
     header.extend(start.then_some("START"));
+    header.extend(["CLUSTERS", "REASON"]);
     header.extend((start && wide).then_some("START RESTS ON"));
     if wide {
         header.extend(["PRIORITY", "MESSAGE"]);
     }
     let cells = rows.iter().map(|row| {
-        let mut cells = vec![
-            row.job.clone(),
-            row.queue.clone(),
-            row.state.to_owned(),
-            row.pods.clone(),
-            format_duration(row.age_seconds),
-            row.clusters.join(","),
-            row.reason.clone(),
-        ];
-        if all_namespaces {
-            cells.insert(0, row.namespace.clone());
-        }
         let of_start =
             |report: fn(&ExpectedStart) -> String| row.expected_start.as_ref().map(report).unwrap_or_default();
+        let mut cells = Vec::from_iter(all_namespaces.then(|| row.namespace.clone()));
+        let age = format_duration(row.age_seconds);
+        cells.extend([row.job.clone(), row.queue.clone(), row.state.to_owned(), row.pods.clone(), age]);
         cells.extend(start.then(|| of_start(ExpectedStart::describe_briefly)));
+        cells.extend([row.clusters.join(","), row.reason.clone()]);
         cells.extend((start && wide).then(|| of_start(|start| start.basis.clone())));
         if wide {
             cells.extend([row.priority.to_string(), row.message.clone()]);
