@@ -13,12 +13,17 @@ use std::{collections::BTreeMap, mem, time::Duration};
 use anyhow::Context;
 use caldera_controller::{
     decide::Controller,
-    explain::decide_without_writing,
+    explain::{decide_without_writing, list_queues},
+    fair_history,
     observe::{ClusterFacts, Input, ObjectKind, read_object},
     published_runs,
     settings::{self, Settings},
 };
-use caldera_core::{fleet::Update, past_runs::PastRuns};
+use caldera_core::{
+    fleet::Update,
+    past_runs::PastRuns,
+    queue::{OrderPolicy, TenantOrder},
+};
 use caldera_crds::karmada::cluster::Cluster;
 use caldera_runtime::{client::WriteCounts, members, watch::list_json};
 use caldera_simulate::live::State;
@@ -33,6 +38,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use self::places::{DomainPlaces, MemberPlaces};
+use self::state::KnownHistory;
 
 /// How long a member may take to list its nodes and pods. After that Karmada's summary of it is used.
 const MEMBER_DEADLINE: Duration = Duration::from_secs(5);
@@ -57,6 +63,8 @@ pub struct Live {
     pub gaps: Vec<Gap>,
     /// What the admin chose, as far as it can be read.
     pub settings: Settings,
+    /// What was used lately, as far as the controller publishes it.
+    history: KnownHistory,
     /// How long the last jobs ran, as far as the controller publishes it.
     past: PastRuns,
     /// What was told of each member.
@@ -113,26 +121,52 @@ async fn read_host(client: &Client, namespace: Option<&str>, controllers: Option
         now: Timestamp::now(),
         gaps: Vec::new(),
         settings: Settings::default(),
+        history: KnownHistory::default(),
         past: PastRuns::default(),
         members: Vec::new(),
         lost: Vec::new(),
     };
     // What a workload asks for is read by them.
-    let gap = match settings? {
-        Ok(settings) => {
-            settings.apply_to(&mut live.controller);
-            live.settings = settings;
-            None
-        }
-        Err(gap) => Some(gap),
-    };
+    match settings? {
+        Ok(settings) => live.settings = settings,
+        Err(gap) => live.gaps.push(gap),
+    }
+    let unknown = live.read_fair_history(client, controllers).await;
+    live.settings.apply_to(&mut live.controller);
     let answers = kinds.into_iter().zip(answers).map(|(kind, answer)| Ok((kind, answer?)));
     observe_sources(&mut live, client, answers.collect::<anyhow::Result<_>>()?).await;
-    live.gaps.extend(gap);
+    let takes_turns = |order: &str| order != TenantOrder::None.as_str();
+    let mut queues = list_queues(&live.controller).into_iter();
+    live.gaps.extend(unknown.filter(|_| queues.any(|queue| queue.tenant_order.is_some_and(takes_turns))));
     Ok(live)
 }
 
 impl Live {
+    /// Has the controller's code go on from what was used lately, where that counts. That of tenants not everybody may
+    /// read: a gap, if somebody takes turns.
+    async fn read_fair_history(&mut self, client: &Client, controllers: Option<&str>) -> Option<Gap> {
+        if self.settings.order != OrderPolicy::FairHistory {
+            return None;
+        }
+        let (without_queues, without_tenants) =
+            ("it is taken that queues used nothing lately", "shares of tenants are of what they have now");
+        let (queues, tenants) = futures::join!(
+            read_kept(client, controllers, (fair_history::QUEUES, without_queues), fair_history::read_queue_history),
+            read_kept(client, controllers, (fair_history::TENANTS, without_tenants), fair_history::read_tenant_history)
+        );
+        match queues {
+            Ok(queues) => self.history.kept.push(queues),
+            Err(gap) => self.gaps.push(gap),
+        }
+        let unknown = tenants.map(|tenants| self.history.kept.push(tenants)).err();
+        self.history.lacks_tenants = unknown.is_some();
+        if self.history.lacks_tenants {
+            self.controller.ignore_tenant_history();
+        }
+        self.controller.observe(Input::FairHistory(self.history.kept.clone()), self.now);
+        unknown
+    }
+
     /// Lets the controller's code decide, and writes nothing.
     pub fn decide(&mut self) {
         decide_without_writing(&mut self.controller, self.now);
@@ -160,7 +194,7 @@ impl Live {
     /// What waits and what runs, where, and by which rules: for a simulation. Once, and before anything is decided.
     pub fn take_state(&mut self) -> State {
         let (members, past) = (mem::take(&mut self.members), mem::take(&mut self.past));
-        State { past, ..state::build_state(&self.controller, &self.settings, self.now, members) }
+        State { past, ..state::build_state(&self.controller, (&self.settings, &self.history), self.now, members) }
     }
 }
 
@@ -221,16 +255,28 @@ async fn read_settings(client: &Client, namespace: Option<&str>) -> anyhow::Resu
     Ok(Err(Gap { what: format!("configmap {}", settings::NAME), why }))
 }
 
-/// How long the last jobs of each queue ran: none where no job has ended yet, or the reason why it can not be read. It
-/// makes an answer better, so whatever is wrong leaves the answer without it.
+/// How long the last jobs of each queue ran. It makes an answer better, so whatever is wrong leaves the answer without
+/// it.
 async fn read_past_runs(client: &Client, namespace: Option<&str>) -> Result<PastRuns, Gap> {
+    let without = "expected starts go by what jobs say alone";
+    read_kept(client, namespace, (published_runs::NAME, without), published_runs::read_runs).await
+}
+
+/// What the controller keeps in a ConfigMap: nothing where there is none yet, or why it can not be read and what that
+/// means.
+async fn read_kept<T: Default>(
+    client: &Client,
+    namespace: Option<&str>,
+    (name, without): (&str, &str),
+    read: impl Fn(&Value) -> Result<T, String>,
+) -> Result<T, Gap> {
     let mut whys = Vec::new();
     for namespace in namespace.map_or_else(|| settings::NAMESPACES.to_vec(), |one| vec![one]) {
         let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-        let why = match maps.get_opt(published_runs::NAME).await {
+        let why = match maps.get_opt(name).await {
             Ok(None) => continue,
-            Ok(Some(map)) => match published_runs::read_runs(&json!(map)) {
-                Ok(past) => return Ok(past),
+            Ok(Some(map)) => match read(&json!(map)) {
+                Ok(kept) => return Ok(kept),
                 Err(wrong) => wrong,
             },
             Err(kube::Error::Api(status)) => describe_refusal(&status),
@@ -239,10 +285,9 @@ async fn read_past_runs(client: &Client, namespace: Option<&str>) -> Result<Past
         whys.push(format!("{namespace}: {why}"));
     }
     if whys.is_empty() {
-        return Ok(PastRuns::default());
+        return Ok(T::default());
     }
-    let why = format!("{}; expected starts go by what jobs say alone", whys.join("; "));
-    Err(Gap { what: format!("configmap {}", published_runs::NAME), why })
+    Err(Gap { what: format!("configmap {name}"), why: format!("{}; {without}", whys.join("; ")) })
 }
 
 /// Who one is and what one may do are two things to mend.

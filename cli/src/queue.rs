@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use self::{
     settings::{QueueSetting, list_settings},
-    table::{TableForm, format_queues},
+    table::{TableForm, format_legend, format_queues},
 };
 use crate::{
     args::{PauseArgs, QueueAction, QueueArgs, UnpauseArgs},
@@ -21,7 +21,7 @@ use crate::{
     json_path::{JsonPath, sort_rows},
     live::{self, Gap, Live},
     objects::{self, list_objects, name_of},
-    output::{self, CAPABILITY_LEGEND, ListOutput, REAL_CAPABILITY, REAL_CAPABILITY_LEGEND, format_columns},
+    output::{self, ListOutput, format_columns},
     repeat::{self, PrintedPage},
     style::Style,
     why,
@@ -174,9 +174,9 @@ fn build_queue_list_page(output: &ListOutput, answer: QueueList, tree: bool) -> 
     let text = output::format_list(output, &answer, "STATE", &names, |wide| {
         let paused = answer.paused.iter().map(|why| format!("All releases are paused: {why}\n\n"));
         let form = if wide { TableForm::Wide } else { TableForm::Within(Style::of_stdout().width()) };
-        let legend = if wide { REAL_CAPABILITY_LEGEND } else { CAPABILITY_LEGEND };
         let table = format_queues(&answer.queues, tree, form);
-        paused.collect::<String>() + &table + "\n" + legend + &output::format_gaps(&answer.missing, wide)
+        let legend = format_legend(&table);
+        paused.collect::<String>() + &table + "\n" + &legend + &output::format_gaps(&answer.missing, wide)
     })?;
     PrintedPage::new(text, &answer)
 }
@@ -188,8 +188,8 @@ fn format_queue(answer: &QueueAnswer, now: i64, wide: bool) -> String {
     if !answer.above.is_empty() {
         let _ = write!(text, "\nAbove it:\n{}", format_queues(&answer.above, false, form));
     }
-    let has_real = text.contains(REAL_CAPABILITY);
-    let _ = write!(text, "\n{}", if has_real { REAL_CAPABILITY_LEGEND } else { CAPABILITY_LEGEND });
+    let legend = format_legend(&text);
+    let _ = write!(text, "\n{legend}");
     if !answer.settings.is_empty() {
         let rows = answer.settings.iter().map(QueueSetting::cells);
         let _ = write!(text, "\n{}", format_columns(["SETTING", "VALUE", "OF"], rows));

@@ -5,7 +5,7 @@
 //! bound `create`, so that is a rule of its own. Webhook configurations may be changed only where registration is asked
 //! for, and only ours.
 
-use caldera_controller::{history, published_runs, settings, shadow, usage};
+use caldera_controller::{fair_history, history, published_runs, settings, shadow, usage};
 use caldera_crds::{names::karmada::CLUSTER_NAMESPACE, workload::WorkloadKind};
 use caldera_runtime::debug_state::DEBUG_STATE_PATH;
 use serde_json::{Value, json};
@@ -130,7 +130,8 @@ fn build_reader_roles() -> [Value; 3] {
     let workloads = WORKLOADS.map(|(group, resources, _)| (group, resources, READ));
     let mut all: Vec<Value> = workloads.into_iter().chain(rules).map(build_policy_rule).collect();
     // In whatever namespace the controller's lease is.
-    all.push(build_named_rule("", "configmaps", &[settings::NAME, published_runs::NAME], &["get"]));
+    let published = [settings::NAME, fair_history::QUEUES, published_runs::NAME];
+    all.push(build_named_rule("", "configmaps", &published, &["get"]));
     let mut reader = role("caldera-reader", all);
     reader["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] = "true".into();
     let state = json!({"nonResourceURLs": [DEBUG_STATE_PATH], "verbs": ["get"]});
@@ -254,7 +255,11 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
 /// The ConfigMaps that the controller keeps beside its Lease.
 pub fn list_controller_config_maps() -> Vec<String> {
     let pages = history::ALL_PAGES.into_iter().flat_map(history::Pages::list_names);
-    [settings::NAME, usage::NAME, published_runs::NAME].map(ToOwned::to_owned).into_iter().chain(pages).collect()
+    [settings::NAME, fair_history::QUEUES, fair_history::TENANTS, usage::NAME, published_runs::NAME]
+        .map(ToOwned::to_owned)
+        .into_iter()
+        .chain(pages)
+        .collect()
 }
 
 /// The rules of each component in its own namespace.
@@ -286,7 +291,10 @@ fn build_namespaced_rules(component: &str, granted: &Granted) -> Vec<Value> {
             own.chain([lease(&["caldera-controller"], &["get"])]).collect()
         }
         // By what the admin chose, and by how long the last jobs ran, it expects starts.
-        "console" => vec![build_named_rule("", "configmaps", &[settings::NAME, published_runs::NAME], &["get"])],
+        "console" => {
+            let names = [settings::NAME, fair_history::QUEUES, fair_history::TENANTS, published_runs::NAME];
+            vec![build_named_rule("", "configmaps", &names, &["get"])]
+        }
         _ => Vec::new(),
     }
 }
@@ -325,9 +333,10 @@ pub fn build_shadow_roles(member_secrets: &[String]) -> Vec<Value> {
     };
     let rules = list_cluster_rules("controller").into_iter().filter_map(reads).collect();
     objects.extend(bound_role("shadow", None, rules));
+    let read = [settings::CHOSEN, settings::NAME, fair_history::QUEUES, fair_history::TENANTS];
     let own = vec![
         build_named_rule("", "configmaps", &[shadow::NAME], &["get", "create", "patch"]),
-        build_named_rule("", "configmaps", &[settings::CHOSEN, settings::NAME], &["get"]),
+        build_named_rule("", "configmaps", &read, &["get"]),
     ];
     objects.extend(bound_role("shadow", Some(NAMESPACE), own));
     objects.extend(build_member_secrets_role("shadow", member_secrets));

@@ -315,7 +315,8 @@ fn write_facts(text: &mut String, answer: &Answer) {
         fact("Queue", format!("{queue}{}, priority {}{gained}", place.unwrap_or_default(), job.priority));
     }
     if let Some(turn) = &job.turn {
-        fact("Turn", format!("{} has {} % of the queue: who has less goes first", turn.tenant, turn.percent));
+        let lately = if turn.with_history { " with what it used lately" } else { "" };
+        fact("Turn", format!("{} has {} % of the queue{lately}: who has less goes first", turn.tenant, turn.percent));
     }
     if let Some(deadline) = &job.deadline {
         fact("Deadline", format!("should have started by {deadline}"));

@@ -6,9 +6,9 @@
 //! accounts ([`save`]).
 //!
 //! Beside the loop, small tasks publish the settings, follow what an admin chooses of them, and read what earlier
-//! controllers accounted. Each tries again until the API server answers. What an admin chose before, and the means of a
-//! fair history, are read before the loop, each for ten seconds at most: nobody is preempted by flags that do not
-//! count.
+//! controllers accounted. Each tries again until the API server answers. What an admin chose before, and what was used
+//! lately where that counts, are read before the loop, each for ten seconds at most: nobody is preempted by flags that
+//! do not count, or released in an order that does not.
 
 mod catalogue;
 mod chosen;
@@ -18,7 +18,10 @@ mod shadow;
 
 use std::{collections::BTreeMap, time::Instant};
 
-use caldera_core::gang::ClusterName;
+use caldera_core::{
+    gang::ClusterName,
+    queue::{FairHistory, OrderPolicy},
+};
 use caldera_runtime::{
     client::ClientError,
     members::Members,
@@ -53,13 +56,14 @@ use caldera_crds::{
 pub use self::shadow::run_in_shadow;
 use self::{
     catalogue::CatalogueClient,
-    chosen::{add_means, begin_with_settings, change_settings, follow_chosen_settings},
+    chosen::{begin_with_settings, change_settings, follow_chosen_settings},
     decision_log::{log_decision, open_decision_span},
     save::{Save, SaveTimes, save_last, take_saves},
 };
 use crate::{
     config::Config,
     decide::{Controller, MemberLoss, decide},
+    fair_history,
     history::{self, History, HistoryLine, Pages},
     measure::Measures,
     metrics::{MOST_WRITES_IN_FLIGHT, Metrics, PENDING_WRITES, WRITES_IN_FLIGHT},
@@ -92,8 +96,11 @@ pub enum Error {
 const BACKLOG: usize = 4096;
 /// Between two tries to publish the settings.
 const PUBLISH_AGAIN: std::time::Duration = std::time::Duration::from_secs(10);
-/// Between two tries to read what was accounted.
-const READ_AGAIN: std::time::Duration = std::time::Duration::from_secs(60);
+/// How long the start waits for what was used lately.
+const READ_AT_START: std::time::Duration = std::time::Duration::from_secs(10);
+/// Between the first two tries to read what was kept. Each time it is twice as long, up to the other.
+const READ_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
+const READ_AGAIN_AT_MOST: std::time::Duration = std::time::Duration::from_secs(60);
 /// Events taken in before a decision at most.
 const EVENTS_PER_PASS: usize = 2048;
 
@@ -137,6 +144,16 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     tokio::spawn(read_until_answered(read(client.clone()), read_usage));
     tokio::spawn(read_until_answered(read(client.clone()), read_job_history));
     tokio::spawn(read_until_answered(read(client.clone()), read_actions));
+    if settings.order == OrderPolicy::FairHistory {
+        let maps = Api::namespaced(client.clone(), &config.namespace);
+        let history = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return Ok(()),
+            history = tokio::time::timeout(READ_AT_START, read_again(&maps, read_fair_history)) => history,
+        };
+        history.into_iter().for_each(|history| controller.observe(history, config.clock.now()));
+    }
+    tokio::spawn(read_fair_history_once_it_counts(published.subscribe(), read(client.clone())));
     let catalogue = config.catalogue.clone().map(|it| CatalogueClient::new(it, inputs.clone())).transpose()?;
     let mut works =
         WorkWatches { client: client.clone(), inputs: inputs.clone(), stop: stop.clone(), watched: BTreeMap::new() };
@@ -176,7 +193,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
                     writer.queue_write(event.tag(), event.to_write(config.clock.now()));
                 }
                 if settings != before {
-                    published.send_replace(add_means(&settings, &controller));
+                    published.send_replace(settings.clone());
                 }
                 None
             }
@@ -245,7 +262,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
         if controller.is_complete()
             && let Some(save) = saves.take_due(controller.actions.has_unsaved(), now)
         {
-            for write in take_saves(&mut controller, &settings, (save, &config.namespace, now)) {
+            for write in take_saves(&mut controller, (save, &config.namespace, now)) {
                 writer.queue_write(Tag::Unrepeated, write);
             }
         }
@@ -261,7 +278,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
     }
     if controller.is_complete() {
         let last = (Save::All, &*config.namespace, config.clock.now());
-        save_last(&client, take_saves(&mut controller, &settings, last)).await;
+        save_last(&client, take_saves(&mut controller, last)).await;
     }
     wait_for_outcomes(outcomes).await;
     Ok(())
@@ -374,16 +391,36 @@ async fn read_until_answered<F: Future<Output = Result<Input, String>>>(
     (client, namespace, inputs, stop): (Client, String, mpsc::Sender<Input>, CancellationToken),
     read: impl Fn(Api<ConfigMap>) -> F,
 ) {
+    let maps = Api::namespaced(client, &namespace);
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        input = read_again(&maps, read) => inputs.send(input).await.unwrap_or_default(),
+    }
+}
+
+async fn read_again<F: Future<Output = Result<Input, String>>>(
+    maps: &Api<ConfigMap>,
+    read: impl Fn(Api<ConfigMap>) -> F,
+) -> Input {
+    let mut pause = READ_AGAIN;
     loop {
-        match read(Api::namespaced(client.clone(), &namespace)).await {
-            Ok(input) => return inputs.send(input).await.unwrap_or_default(),
-            Err(why) => tracing::warn!(namespace, why, "what was kept before is not read: nothing is written over it"),
+        match read(maps.clone()).await {
+            Ok(input) => return input,
+            Err(why) => tracing::warn!(why, "what was kept before is not read: nothing is written over it"),
         }
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(READ_AGAIN) => {}
-        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(READ_AGAIN_AT_MOST);
+    }
+}
+
+/// Where it did not count at the start it may be that an admin chooses so later.
+async fn read_fair_history_once_it_counts(
+    mut settings: watch::Receiver<Settings>,
+    read: (Client, String, mpsc::Sender<Input>, CancellationToken),
+) {
+    if settings.wait_for(|settings| settings.order == OrderPolicy::FairHistory).await.is_ok() {
+        read_until_answered(read, read_fair_history).await;
     }
 }
 
@@ -400,6 +437,21 @@ async fn read_job_history(maps: Api<ConfigMap>) -> Result<Input, String> {
 async fn read_actions(maps: Api<ConfigMap>) -> Result<Input, String> {
     let [admins, jobs] = [history::ADMIN_ACTIONS, history::JOB_ACTIONS];
     Ok(Input::Actions([read_pages(&maps, admins).await?, read_pages(&maps, jobs).await?]))
+}
+
+async fn read_fair_history(maps: Api<ConfigMap>) -> Result<Input, String> {
+    let get = async |name: &str| maps.get_opt(name).await.map(|map| json!(map)).map_err(|error| error.to_string());
+    let (queues, tenants) = (get(fair_history::QUEUES).await?, get(fair_history::TENANTS).await?);
+    // What does not parse now will not later.
+    let of = |name: &str, read: Result<FairHistory, String>| {
+        read.unwrap_or_else(|wrong| {
+            tracing::warn!(name, wrong, "what was used before is not known: all begin with nothing");
+            FairHistory::default()
+        })
+    };
+    let queues = of(fair_history::QUEUES, fair_history::read_queue_history(&queues));
+    let tenants = of(fair_history::TENANTS, fair_history::read_tenant_history(&tenants));
+    Ok(Input::FairHistory(vec![queues, tenants]))
 }
 
 async fn read_pages<L: HistoryLine>(maps: &Api<ConfigMap>, pages: Pages) -> Result<History<L>, String> {

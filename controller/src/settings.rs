@@ -3,22 +3,18 @@
 //! An admin changes them while the controller runs by another ConfigMap ([`choose_settings`]).
 //!
 //! It is written when the controller starts and when they change, by server-side apply to a ConfigMap of its own. A
-//! reader that can not read it says so and takes the defaults. Where what queues used lately decides who goes first,
-//! that is in it too: then it is written again with the accounts, every five minutes by default, and the next
-//! controller goes on from there.
+//! reader that can not read it says so and takes the defaults.
 
 mod chosen;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use caldera_core::{
-    gang::QueueName,
     load_aware::LoadPolicy,
     queue::{
-        Engine, OrderPolicy,
+        OrderPolicy,
         preemption::{EvictionRate, PreemptionPolicy},
     },
-    resources::Resources,
 };
 use caldera_runtime::write::Write;
 use jiff::SignedDuration;
@@ -34,8 +30,6 @@ use crate::{config::Config, config_map::build_config_map_write, decide::Controll
 pub const NAME: &str = "caldera-controller";
 /// Namespaces that readers look in, in this order.
 pub const NAMESPACES: [&str; 2] = ["caldera-system", "default"];
-/// Queues of which what they used lately is written, at most: an object may have 1 MiB.
-const MOST_MEANS: usize = 5000;
 /// Its key.
 const KEY: &str = "settings.json";
 
@@ -47,9 +41,6 @@ pub struct Settings {
     pub order: OrderPolicy,
     /// Seconds after which what a queue used counts half, where that counts.
     pub history_half_life: i64,
-    /// What each queue used lately, where that counts.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub mean_used: BTreeMap<QueueName, Resources>,
     /// Seconds that a job is blocked before it gets a reservation; 0 makes none.
     pub reservation_after: i64,
     /// Seconds that a job waits before others are evicted for it.
@@ -86,7 +77,6 @@ impl Settings {
         Self {
             order: config.order,
             history_half_life: config.history_half_life,
-            mean_used: BTreeMap::new(),
             reservation_after: config.reservation_after.unwrap_or(0),
             preempt_after: bounds.patience,
             reclaim: *reclaim,
@@ -105,7 +95,7 @@ impl Settings {
     pub fn apply_to(&self, controller: &mut Controller) {
         controller.jobs.engine.set_history_half_life(self.history_half_life);
         controller.jobs.engine.set_order_policy(self.order);
-        self.mean_used.iter().for_each(|(queue, mean)| controller.jobs.engine.set_mean_used(queue, mean));
+        controller.earlier_history.count_in(&mut controller.jobs.engine);
         controller.jobs.engine.set_reservation_after(Some(self.reservation_after).filter(|seconds| *seconds > 0));
         controller.preemption.schedule.policy = self.build_preemption_policy();
         controller.load_aware.set_policy(self.load.clone());
@@ -127,17 +117,6 @@ impl Settings {
         policy
     }
 
-    /// The same, with what queues used lately, as far as a ConfigMap holds it.
-    pub(crate) fn with_mean_used(mut self, engine: &Engine) -> Self {
-        self.mean_used = engine.mean_used();
-        let mut left = MOST_MEANS;
-        self.mean_used.retain(|_, mean| {
-            left -= usize::from(!mean.is_empty() && left > 0);
-            !mean.is_empty() && left > 0
-        });
-        self
-    }
-
     /// Reads the ConfigMap.
     ///
     /// # Errors
@@ -154,11 +133,6 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
-    use caldera_core::{
-        quantity::Quantity,
-        queue::{FleetResources, QueueSpec},
-        time::EpochSeconds,
-    };
     use caldera_runtime::write::Body;
 
     use super::*;
@@ -188,33 +162,6 @@ mod tests {
             assert_eq!(controller.preemption.schedule.policy, config.preemption);
             assert_eq!(controller.deadlines.start.timeout(), config.pods_ready_timeout);
         }
-    }
-
-    #[test]
-    fn what_queues_used_lately_is_published_and_the_next_controller_goes_on_from_there() {
-        let config = Config { order: OrderPolicy::FairHistory, history_half_life: 100, ..Config::default() };
-        let settings = Settings::from_config(&config);
-        let mut first = Controller::default();
-        settings.apply_to(&mut first);
-        let cpu = |cores: i64| [("cpu", Quantity::from_units(cores))].into_iter().collect::<Resources>();
-        let prepare = |engine: &mut Engine| {
-            let deserved = cpu(8).iter().map(|(name, amount)| (name.clone(), amount)).collect();
-            engine.set_queue(QueueSpec { deserved, ..QueueSpec::unlimited("q") });
-            engine.set_fleet(FleetResources { ready: cpu(8), whole: Some(cpu(8)), ready_clusters: 1 });
-            engine.set_now(EpochSeconds::new(1000));
-            engine.resolve_quota();
-        };
-        prepare(&mut first.jobs.engine);
-        first.jobs.engine.charge_job(&"a".into(), &"q".into(), &cpu(8));
-        first.jobs.engine.set_now(EpochSeconds::new(1100));
-        let write = settings.with_mean_used(&first.jobs.engine).to_write("ns");
-        let Body::Apply { object, .. } = &write.body else { panic!("it is applied") };
-        let read = Settings::read_config_map(object).unwrap();
-        assert_eq!(read.mean_used[&QueueName::from("q")], cpu(4), "half of it after a half-life");
-        let mut second = Controller::default();
-        read.apply_to(&mut second);
-        prepare(&mut second.jobs.engine);
-        assert_eq!(second.jobs.engine.mean_used(), read.mean_used);
     }
 
     #[test]

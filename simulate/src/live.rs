@@ -126,7 +126,10 @@ pub(crate) fn build_world(state: &State, assume: Millis) -> Result<(World, RunSo
     });
     let world = World::new(clusters.collect(), state.queues.clone(), jobs, since(state.now))?;
     let terms = state.jobs.iter().map(|job| (Arc::clone(&job.name), read_terms(job))).collect();
-    let (links, rules) = (state.links.clone(), state.rules.clone());
+    let (links, mut rules) = (state.links.clone(), state.rules.clone());
+    for history in &mut rules.histories {
+        history.at = EpochSeconds::new(history.at.seconds_since(origin));
+    }
     Ok((World { origin, links, rules, terms, ..world }, sources, notes))
 }
 
@@ -195,7 +198,14 @@ fn held(members: &mut [Member], jobs: &[LiveJob]) -> (HashMap<usize, Vec<Hold>>,
 
 #[cfg(test)]
 mod tests {
-    use caldera_core::{inventory::Owner, quantity::Quantity, resources::Resources, time::SubmitTime};
+    use caldera_core::{
+        inventory::Owner,
+        quantity::Quantity,
+        queue::{FairHistory, OrderPolicy, TenantOrder},
+        resources::Resources,
+        tenant::Tenant,
+        time::SubmitTime,
+    };
 
     use super::*;
     use crate::{
@@ -282,6 +292,37 @@ mod tests {
             assert_eq!(waits.started, Some(Millis::from_secs(160)), "{policy}");
             assert_eq!(waits.ended, Some(Millis::from_secs(760)), "{policy}");
         }
+    }
+
+    #[test]
+    fn what_was_used_lately_decides_whose_turn_it_is_less_what_passed_since() {
+        let started = |histories: Vec<FairHistory>| {
+            let member =
+                Member { cluster: ready_cluster("m"), nodes: vec![node("n".to_owned(), cpu(8))], ..Member::default() };
+            let of = |name: &str, created: i64| LiveJob {
+                submitter: Some(name.into()),
+                ..job(name, created, 4, false, Some(100))
+            };
+            let mut state = state(2_000, member, vec![of("ada", 1_000), of("bob", 1_010)]);
+            state.queues[0].tenant_order = Some(TenantOrder::Users);
+            (state.rules.order, state.rules.history_half_life) = (OrderPolicy::FairHistory, 50);
+            state.rules.histories = histories;
+            let (world, _) = world(&state, Millis::ZERO).unwrap();
+            let outcome = simulate(&world, PolicyName::Caldera.start(&world).as_mut(), &Options::default());
+            let names = world.jobs.iter().map(|job| job.name.to_string());
+            let mut jobs: Vec<_> = outcome.jobs.iter().map(|job| job.started).zip(names).collect();
+            jobs.sort();
+            jobs.into_iter().map(|(_, name)| name).collect::<Vec<_>>()
+        };
+        let history = |at: i64, user: &str, cores: i64| FairHistory {
+            at: at.into(),
+            tenants: [("q".into(), [(Tenant::User(user.into()), cpu(cores))].into())].into(),
+            ..FairHistory::default()
+        };
+        assert_eq!(started(Vec::new()), ["ada", "bob"]);
+        assert_eq!(started(vec![history(2_000, "ada", 1)]), ["bob", "ada"]);
+        let old = history(1_800, "ada", 8);
+        assert_eq!(started(vec![old, history(2_000, "bob", 1)]), ["ada", "bob"], "a sixteenth of eight");
     }
 
     #[test]

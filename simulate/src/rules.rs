@@ -2,12 +2,8 @@
 //!
 //! Rule: what is not said is as the controller has it by default (`controller/src/config.rs`).
 
-use std::collections::BTreeMap;
-
-use caldera_core::{
-    gang::QueueName,
-    queue::{HISTORY_HALF_LIFE, OrderPolicy, RESERVATION_AFTER, preemption::PreemptionPolicy},
-    resources::Resources,
+use caldera_core::queue::{
+    FairHistory, HISTORY_HALF_LIFE, OrderPolicy, RESERVATION_AFTER, preemption::PreemptionPolicy,
 };
 
 /// See the module.
@@ -17,8 +13,10 @@ pub struct Rules {
     pub order: OrderPolicy,
     /// Seconds after which what a queue used counts half, where that counts.
     pub history_half_life: i64,
-    /// What each queue used lately, where that counts.
-    pub mean_used: BTreeMap<QueueName, Resources>,
+    /// What queues and their tenants used lately, where that counts.
+    pub histories: Vec<FairHistory>,
+    /// What tenants used lately is not known.
+    pub ignores_tenant_history: bool,
     /// Seconds that a job is blocked before it gets a reservation; `None` makes none.
     pub reservation_after: Option<i64>,
     /// Who is evicted for whom.
@@ -30,7 +28,8 @@ impl Default for Rules {
         Self {
             order: OrderPolicy::default(),
             history_half_life: HISTORY_HALF_LIFE,
-            mean_used: BTreeMap::new(),
+            histories: Vec::new(),
+            ignores_tenant_history: false,
             reservation_after: Some(RESERVATION_AFTER),
             preemption: PreemptionPolicy::default(),
         }

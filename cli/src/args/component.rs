@@ -84,7 +84,7 @@ pub struct QueueRulesArgs {
     /// ConfigMap caldera-controller in the lease's namespace, where the controller writes it.
     #[arg(long, value_parser = parse_order(), default_value = OrderPolicy::Share.as_str(), value_name = "ORDER")]
     pub order: OrderPolicy,
-    /// Seconds after which what a queue used counts half, with --order fair-history.
+    /// Seconds after which what a queue, or a tenant that takes turns, used counts half, with --order fair-history.
     #[arg(long, default_value_t = 604_800, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(10..))]
     pub history_half_life: u32,
     /// Seconds that a job is blocked before it gets a reservation; 0 makes none, and large jobs may wait for ever.

@@ -71,8 +71,8 @@ pub struct SimulateArgs {
     /// Who goes first by policy caldera; without it as the host's controller has it, or share.
     #[arg(long, value_parser = parse_order(), value_name = "ORDER")]
     pub order: Option<OrderPolicy>,
-    /// Seconds after which what a queue used counts half, with --order fair-history; without it as the host's
-    /// controller has it, or a week.
+    /// Seconds after which what a queue, or a tenant that takes turns, used counts half, with --order fair-history;
+    /// without it as the host's controller has it, or a week.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(10..))]
     pub history_half_life: Option<u32>,
     /// Seconds that a job is blocked before it gets a reservation by policy caldera; 0 makes none. Without it as the

@@ -8,6 +8,7 @@ use caldera_core::{
     fleet::Update,
     inventory::{Change, HyperNode, Node, Pod},
     place::{Cluster, Queues},
+    queue::FairHistory,
 };
 use caldera_simulate::{
     live::{Member, State},
@@ -15,10 +16,18 @@ use caldera_simulate::{
 };
 use jiff::Timestamp;
 
+/// What queues and their tenants used lately.
+#[derive(Debug, Default)]
+pub(super) struct KnownHistory {
+    pub(super) kept: Vec<FairHistory>,
+    /// What tenants used can not be read.
+    pub(super) lacks_tenants: bool,
+}
+
 /// See the module.
 pub(super) fn build_state(
     controller: &Controller,
-    settings: &Settings,
+    (settings, history): (&Settings, &KnownHistory),
     now: Timestamp,
     reported: Vec<(String, Update)>,
 ) -> State {
@@ -28,17 +37,18 @@ pub(super) fn build_state(
         members: read_members(seen.clusters, reported),
         queues: seen.queues,
         links: seen.links,
-        rules: read_rules(settings),
+        rules: read_rules(settings, history),
         jobs: seen.jobs,
         ..State::default()
     }
 }
 
-fn read_rules(settings: &Settings) -> Rules {
+fn read_rules(settings: &Settings, history: &KnownHistory) -> Rules {
     Rules {
         order: settings.order,
         history_half_life: settings.history_half_life,
-        mean_used: settings.mean_used.clone(),
+        histories: history.kept.clone(),
+        ignores_tenant_history: history.lacks_tenants,
         reservation_after: Some(settings.reservation_after).filter(|seconds| *seconds > 0),
         preemption: settings.build_preemption_policy(),
     }
@@ -121,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_the_admin_chose_reaches_a_simulation() {
-        assert_eq!(read_rules(&Settings::default()), Rules::default());
+        assert_eq!(read_rules(&Settings::default(), &KnownHistory::default()), Rules::default());
         let chosen = Settings {
             order: OrderPolicy::Fifo,
             reservation_after: 0,
@@ -129,8 +139,10 @@ mod tests {
             preempt_after: 7,
             ..Settings::default()
         };
-        let rules = read_rules(&chosen);
+        let histories = vec![FairHistory { at: 7.into(), ..FairHistory::default() }];
+        let rules = read_rules(&chosen, &KnownHistory { kept: histories.clone(), lacks_tenants: true });
         assert_eq!((rules.order, rules.reservation_after), (OrderPolicy::Fifo, None));
+        assert_eq!((rules.histories, rules.ignores_tenant_history), (histories, true));
         let PreemptionPolicy { reclaim, bounds, .. } = rules.preemption;
         assert_eq!((reclaim, bounds.patience), (false, 7));
     }

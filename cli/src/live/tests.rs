@@ -191,6 +191,59 @@ async fn what_the_admin_chose_is_read_where_the_controller_writes_it_and_its_lac
 }
 
 #[tokio::test]
+async fn what_was_used_lately_is_read_where_it_counts_and_its_lack_is_reported() {
+    let kept = |name: &str, text: &str| {
+        let at = Timestamp::now().as_second();
+        let metadata = json!({"name": name, "namespace": "caldera-system"});
+        let data = json!({"history.json": format!(r#"{{"at": {at}, "mean_used": {{"q": {text}}}}}"#)});
+        (200, json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata, "data": data}))
+    };
+    let asked_in = async |order: &'static str, turns: Option<&'static str>, answers: [(u16, Value); 2]| {
+        let (client, _) = serve(move |path| match path {
+            path if path.ends_with("/caldera-system/configmaps/caldera-queue-history") => answers[0].clone(),
+            path if path.ends_with("/caldera-system/configmaps/caldera-tenant-history") => answers[1].clone(),
+            path if path.ends_with("/configmaps/caldera-controller") => (200, chosen(order)),
+            path if path.contains("/configmaps/") => (404, missing()),
+            path => {
+                let mut items = items(path);
+                if path.ends_with("queues") {
+                    items[0]["metadata"]["annotations"] = json!({"caldera.dev/order": turns});
+                    items[0]["spec"]["deserved"] = json!({"cpu": "1"});
+                }
+                (200, list(items))
+            }
+        });
+        let live = read_live(&client, Some("ns"), None).await.unwrap();
+        let gaps: Vec<_> = live.gaps.iter().filter_map(|gap| gap.what.strip_prefix("configmap caldera-")).collect();
+        let gaps = gaps.join(", ");
+        let q = list_queues(&live.controller).into_iter().find(|queue| queue.name.as_str() == "q").unwrap();
+        let lately = q.amounts.iter().find_map(|of| of.used_lately).map(|lately| lately.amount.to_string());
+        (lately, q.tenant_shares.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), gaps)
+    };
+    let expect = |lately: Option<&str>, shares: &str, gaps: &str| {
+        (lately.map(ToOwned::to_owned), shares.to_owned(), gaps.to_owned())
+    };
+    let (fair, users) = (r#"{"order": "fair-history"}"#, Some("drf-by-user"));
+    let queues = kept("caldera-queue-history", r#"{"cpu": "1"}"#);
+    let tenants = kept("caldera-tenant-history", r#"{"user ada": {"cpu": "1"}, "user bob": {"cpu": "500m"}}"#);
+    let mut refusal = missing();
+    (refusal["code"], refusal["reason"]) = (403.into(), "Forbidden".into());
+    let (none, refusal) = ((404, missing()), (403, refusal));
+    // No cluster is read, so that they have no part of anything.
+    let both = [queues.clone(), tenants.clone()];
+    assert_eq!(asked_in(fair, users, both.clone()).await, expect(Some("1"), "user ada 0 %, user bob 0 %", ""));
+    assert_eq!(asked_in(fair, users, [none.clone(), none]).await, expect(None, "", ""), "nothing is kept yet");
+    let without_tenants = [queues, refusal.clone()];
+    assert_eq!(asked_in(fair, users, without_tenants.clone()).await, expect(Some("1"), "", "tenant-history"));
+    for turns in [None, Some("none")] {
+        assert_eq!(asked_in(fair, turns, without_tenants.clone()).await, expect(Some("1"), "", ""), "no turns");
+    }
+    let without_queues = asked_in(fair, users, [refusal, tenants]).await;
+    assert_eq!(without_queues, expect(None, "user ada 0 %, user bob 0 %", "queue-history"));
+    assert_eq!(asked_in("{}", users, both).await, expect(None, "", ""), "it does not count");
+}
+
+#[tokio::test]
 async fn how_long_the_last_jobs_ran_is_read_where_starts_are_expected_and_its_lack_is_reported() {
     let kept = json!({
         "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "caldera-past-runs", "namespace": "caldera-system"},

@@ -8,12 +8,21 @@
 use std::fmt::Write as _;
 
 use caldera_controller::explain::{Amounts, QueueView, RunningLimit};
-use caldera_core::{quantity::Quantity, text::count_noun};
+use caldera_core::{
+    quantity::Quantity,
+    text::{count_noun, name_some},
+};
 
-use crate::output::{REAL_CAPABILITY, USED_LATELY, format_seen, format_table, format_with_history};
+use crate::output::{
+    CAPABILITY_LEGEND, REAL_CAPABILITY, REAL_CAPABILITY_LEGEND, USED_LATELY, format_seen, format_table,
+    format_with_history,
+};
 
 /// Columns without which a table is as clear, where all their cells say nothing.
-const LEFT_OUT_IF_EMPTY: [&str; 4] = ["BLOCKED", "STARTING", "FAULTS", "STATE"];
+const LEFT_OUT_IF_EMPTY: [&str; 5] = [BLOCKED, "STARTING", "FAULTS", "STATE", "BORROWED"];
+/// Column of jobs that wait for more than their turn.
+const BLOCKED: &str = "BLOCKED";
+const BLOCKED_LEGEND: &str = "BLOCKED: jobs that can not start before somebody changes something\n";
 /// What every node has and hardly anybody asks for: shown where it is limited or used.
 const SELDOM_ASKED_FOR: &str = "ephemeral-storage";
 
@@ -63,6 +72,11 @@ pub(super) fn format_queues(queues: &[QueueView], tree: bool, form: TableForm) -
         if let Some(order) = queue.tenant_order {
             let _ = writeln!(text, "\n{}: jobs go in order {order}", queue.name);
         }
+        if let Some(first) = queue.tenant_shares.first() {
+            let shares = name_some(&queue.tenant_shares);
+            let lately = if first.with_history { ", with what they used lately" } else { "" };
+            let _ = writeln!(text, "\n{}: of it {shares}{lately}", queue.name);
+        }
         if let Some(aging) = &queue.priority_aging {
             let _ = writeln!(text, "\n{}: priorities of jobs that wait rise by {aging}", queue.name);
         }
@@ -71,6 +85,13 @@ pub(super) fn format_queues(queues: &[QueueView], tree: bool, form: TableForm) -
         }
     }
     text
+}
+
+/// The lines below such tables that say what their columns are.
+pub(super) fn format_legend(tables: &str) -> String {
+    let capability = if tables.contains(REAL_CAPABILITY) { REAL_CAPABILITY_LEGEND } else { CAPABILITY_LEGEND };
+    let blocked = if tables.contains(BLOCKED) { BLOCKED_LEGEND } else { "" };
+    format!("{capability}{blocked}")
 }
 
 fn format_job_counts(queue: &QueueView) -> [String; 4] {
@@ -142,7 +163,7 @@ fn format_by_queue(queues: &[QueueView], name: impl Fn(&QueueView) -> String) ->
         "STATE",
         "PRIORITY",
         "WAITING",
-        "BLOCKED",
+        BLOCKED,
         "STARTING",
         "RUNNING",
         "FAULTS",
@@ -185,7 +206,7 @@ fn format_narrow(queues: &[QueueView], name: impl Fn(&QueueView) -> String) -> S
         "BORROWED",
         "WAITING",
         "RUNNING",
-        "BLOCKED",
+        BLOCKED,
         "STARTING",
         "FAULTS",
         "STATE",
@@ -256,7 +277,7 @@ fn format_by_resource(queues: &[QueueView], name: impl Fn(&QueueView) -> String)
         REAL_CAPABILITY,
         "BORROWED",
         "WAITING",
-        "BLOCKED",
+        BLOCKED,
         "STARTING",
         "RUNNING",
     ];
@@ -300,6 +321,7 @@ mod tests {
             dequeue: "traverse",
             priority_aging: None,
             tenant_order: None,
+            tenant_shares: Vec::new(),
             amounts,
             running_limits: Vec::new(),
             jobs: Some(Counts { waiting: 2, running: 3, ..Counts::default() }),
@@ -357,10 +379,14 @@ mod tests {
         };
         let short = ["QUEUE", "STATE", "PRIORITY", "WAITING", "RUNNING", "USED/CAPABILITY", "BORROWED", "DESERVED"];
         assert_eq!(header(&queues), short);
+        assert!(!format_legend(&header(&queues).join(" ")).contains("BLOCKED"));
         queues[1].faults.push("deserves more than its parent".to_owned());
         queues[2].jobs.as_mut().unwrap().blocked = 1;
         assert!(["BLOCKED", "FAULTS"].iter().all(|name| header(&queues).iter().any(|column| column == name)));
         assert!(!header(&queues).contains(&"STARTING".to_owned()));
+        assert!(format_legend(&header(&queues).join(" ")).ends_with(BLOCKED_LEGEND));
+        queues.remove(1);
+        assert!(!header(&queues).contains(&"BORROWED".to_owned()));
     }
 
     /// Found by a reader: a tenant who may not see the root's use read that it is 0.

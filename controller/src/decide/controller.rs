@@ -52,6 +52,7 @@ use super::{
     status::{admission_events::AdmissionEvents, pod_groups::PodGroupWrites, waiting_state::WaitingStates},
 };
 use crate::{
+    fair_history::EarlierHistory,
     observe::{Binding, Change, CommandFacts, Input, Key, ObjectKind, Objects, PodGroupFacts},
     write::Decision,
 };
@@ -122,6 +123,7 @@ pub struct Controller {
     pub(crate) reasons: ReasonSweep,
     pub(crate) queues: QueueWrites,
     pub(crate) usage: UsageAccounts,
+    pub(crate) earlier_history: EarlierHistory,
     pub(crate) ended_jobs: EndedJobs,
     pub(crate) sent_writes: SentWrites,
     pub(crate) actions: RecordedActions,
@@ -183,6 +185,11 @@ impl Controller {
             return None;
         }
         self.data_catalogue.take_question(&self.objects.data.index, now)
+    }
+
+    /// What tenants used lately is not known here: their shares are of what they have now.
+    pub fn ignore_tenant_history(&mut self) {
+        self.jobs.engine.ignore_tenant_history();
     }
 
     /// True once after quota came free.
@@ -266,6 +273,10 @@ impl Controller {
                 return;
             }
             Input::UsageHistory(read) => return self.usage.merge_history(read),
+            Input::FairHistory(read) => {
+                self.earlier_history.observe(read);
+                return self.earlier_history.count_in(&mut self.jobs.engine);
+            }
             Input::JobHistory(read) => return self.ended_jobs.merge_history(read),
             Input::Actions(read) => return self.actions.merge_history(read),
             Input::Located(answer) => {

@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::{
     ClusterView, InLine, PathQueue,
     amount_form::{write_admission, write_amounts},
+    tenant_turn::TenantTurn,
 };
 
 /// In one word, what a reader wants to know first.
@@ -50,16 +51,6 @@ pub enum Basis {
     Live,
     /// What the controller last wrote, because not everything can be seen.
     PodGroup,
-}
-
-/// A tenant of a queue where tenants take turns.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct TenantTurn {
-    /// `namespace ml` or `user ada`.
-    pub tenant: String,
-    /// Its dominant share of the queue, rounded down.
-    pub percent: u64,
 }
 
 /// See the module. Amounts are for all copies together.

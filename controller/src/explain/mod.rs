@@ -13,6 +13,7 @@ mod clusters;
 mod explanation;
 mod job_move;
 mod queues;
+mod tenant_turn;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -29,11 +30,10 @@ use jiff::Timestamp;
 pub(crate) use self::queues::list_amounts;
 pub use self::{
     clusters::ClusterView,
-    explanation::{
-        Asks, Basis, Eta, Explanation, Placed, PodGroupReason, Pods, Reserved, RunLimitView, TenantTurn, Verdict,
-    },
+    explanation::{Asks, Basis, Eta, Explanation, Placed, PodGroupReason, Pods, Reserved, RunLimitView, Verdict},
     job_move::{MoveAnswer, explain_move, explain_refusals},
     queues::{Amounts, Counts, InLine, PathQueue, QueueView, RunningLimit, UsedLately, list_queues, list_waiting_jobs},
+    tenant_turn::TenantTurn,
 };
 use crate::{
     decide::{
@@ -153,8 +153,8 @@ pub fn explain_job(controller: &mut Controller, key: &Key, now: Timestamp) -> Op
         explanation.position = position.map(|position| position.place);
         explanation.of = position.map(|position| position.of);
         explanation.ahead = ahead;
-        let turn = controller.jobs.engine.tenant_turn(id);
-        explanation.turn = turn.map(|(tenant, percent)| TenantTurn { tenant: tenant.to_string(), percent });
+        let engine = &controller.jobs.engine;
+        explanation.turn = engine.tenant_turn(id).map(|turn| TenantTurn::new(turn, engine));
         explanation.priority_gained = controller.jobs.engine.priority_gained(id);
         explanation.reservation = find_reservation(controller, id);
         // One that was evicted is not in its queue yet.

@@ -20,6 +20,7 @@ use serde::Serialize;
 use super::{
     amount_form::{write_amount, write_amounts, write_known_amount},
     format_second,
+    tenant_turn::{TenantTurn, list_tenant_shares},
 };
 use crate::{
     decide::{
@@ -149,6 +150,8 @@ pub struct QueueView {
     pub priority_aging: Option<String>,
     /// Which tenants take turns in it, if it says so.
     pub tenant_order: Option<&'static str>,
+    /// What its tenants have of it where they take turns, the largest first; empty if its jobs can not be seen.
+    pub tenant_shares: Vec<TenantTurn>,
     /// By resource.
     pub amounts: Vec<Amounts>,
     /// The limits of jobs that it sets; empty if its jobs can not be seen.
@@ -242,6 +245,7 @@ fn view_queue(
             _ => "traverse",
         },
         tenant_order: spec.and_then(|spec| spec.tenant_order).map(TenantOrder::as_str),
+        tenant_shares: counts.map(|_| list_tenant_shares(&controller.jobs.engine, name)).unwrap_or_default(),
         priority_aging: spec.and_then(|spec| spec.aging).map(|aging| aging.to_string()),
         amounts: list_amounts(controller, name, None),
         running_limits: counts.map(|_| list_running_limits(controller, name)).unwrap_or_default(),

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use caldera_core::{fleet::Update, gang::ClusterName};
+use caldera_core::{fleet::Update, gang::ClusterName, queue::FairHistory};
 use caldera_crds::{
     karmada::{cluster::Cluster, work::ResourceBinding},
     links::FederationTopology,
@@ -81,6 +81,8 @@ pub enum Input {
     Member(String, Update),
     /// What earlier controllers accounted.
     UsageHistory(UsageHistory),
+    /// What queues and their tenants used lately, as earlier controllers kept it.
+    FairHistory(Vec<FairHistory>),
     /// How jobs ended that earlier controllers saw.
     JobHistory(JobHistory),
     /// What admins did, and what was done to jobs, as earlier controllers saw it.
@@ -124,6 +126,7 @@ impl Input {
             Self::WorksUnwatched(_)
             | Self::Member(..)
             | Self::UsageHistory(_)
+            | Self::FairHistory(_)
             | Self::JobHistory(_)
             | Self::Actions(_)
             | Self::Located(_)

@@ -3,9 +3,8 @@
 //! Rule: the ConfigMap is read before anything is decided, and again every ten seconds; by name: that needs no right to
 //! list others. What can not be read changes nothing: who gets no answer for ten seconds begins with the flags.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use caldera_core::{gang::QueueName, queue::OrderPolicy, resources::Resources};
 use caldera_runtime::event::EventType;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -16,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     decide::Controller,
-    settings::{CHOSEN, NAME, Settings, choose_settings},
+    settings::{CHOSEN, Settings, choose_settings},
     write::Decision,
 };
 
@@ -28,7 +27,7 @@ const SETTINGS_REFUSED: &str = "SettingsRefused";
 /// Between two readings, and how long one may take.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// How long the start waits for what an admin chose, and for what queues used lately.
+/// How long the start waits for what an admin chose.
 const READ_AT_START: Duration = Duration::from_secs(10);
 /// Between two tries to read what an admin chose, before the start.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -43,7 +42,7 @@ pub(super) struct BegunSettings {
     pub(super) event: Option<Decision>,
 }
 
-/// Has a controller decide by its flags, by what an admin chose, and by what queues used lately where that counts.
+/// Has a controller decide by its flags and by what an admin chose.
 pub(super) async fn begin_with_settings(
     client: &Client,
     namespace: &str,
@@ -55,7 +54,6 @@ pub(super) async fn begin_with_settings(
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let no_answer = |_| Err("no answer".to_owned());
     let found = tokio::time::timeout(READ_AT_START, read_chosen_map(&maps)).await.unwrap_or_else(no_answer);
-    let is_known = found.is_ok();
     let found = found.unwrap_or_else(|why| {
         tracing::warn!(namespace, why, "ConfigMap {CHOSEN} can not be read: all is as the flags say");
         None
@@ -64,11 +62,6 @@ pub(super) async fn begin_with_settings(
     let found = found.map(|map| json!(map));
     found.iter().for_each(|map| controller.actions.observe_settings(map, Timestamp::now()));
     let event = found.and_then(|map| change_settings(controller, flags, &mut settings, &map));
-    // What was chosen may come later, and would go on from them.
-    if settings.order == OrderPolicy::FairHistory || !is_known {
-        settings.mean_used = read_mean_used(&maps).await;
-        settings.mean_used.iter().for_each(|(queue, mean)| controller.jobs.engine.set_mean_used(queue, mean));
-    }
     BegunSettings { settings, seen, event }
 }
 
@@ -83,21 +76,6 @@ async fn read_chosen_map(maps: &Api<ConfigMap>) -> Result<Option<ConfigMap>, Str
             Err(_) => tokio::time::sleep(TRY_AGAIN).await,
         }
     }
-}
-
-/// What queues used lately, as the controller before this one wrote it. Where that can not be read everybody begins
-/// with nothing.
-async fn read_mean_used(maps: &Api<ConfigMap>) -> BTreeMap<QueueName, Resources> {
-    let read = async {
-        let object = maps.get_opt(NAME).await.map_err(|error| error.to_string())?;
-        let Some(object) = object else { return Ok(BTreeMap::new()) };
-        Settings::read_config_map(&json!(object)).map(|settings| settings.mean_used)
-    };
-    let no_answer = |_| Err("no answer".to_owned());
-    tokio::time::timeout(READ_AT_START, read).await.unwrap_or_else(no_answer).unwrap_or_else(|why| {
-        tracing::warn!(why, "what queues used before is not known: all begin with nothing");
-        BTreeMap::new()
-    })
 }
 
 /// Sends the ConfigMap each time that it is another than was `seen`; null where there is none any more.
@@ -146,7 +124,7 @@ pub(super) fn change_settings(
     let chosen = choose_settings(flags, map);
     controller.settings_refused = chosen.is_err();
     let (event_type, reason, message) = match chosen {
-        Ok(chosen) if chosen == (Settings { mean_used: BTreeMap::new(), ..settings.clone() }) => return None,
+        Ok(chosen) if chosen == *settings => return None,
         Ok(chosen) => {
             chosen.apply_to(controller);
             *settings = chosen;
@@ -162,20 +140,9 @@ pub(super) fn change_settings(
     (!map.is_null()).then(|| Decision::build_settings_event(map, event_type, reason, message))
 }
 
-/// As readers take them: with what queues used lately, where that counts.
-pub(super) fn add_means(settings: &Settings, controller: &Controller) -> Settings {
-    match settings.order {
-        OrderPolicy::FairHistory => settings.clone().with_mean_used(&controller.jobs.engine),
-        _ => settings.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use caldera_core::{
-        quantity::Quantity,
-        queue::{FleetResources, QueueSpec},
-    };
+    use caldera_core::queue::OrderPolicy;
 
     use super::*;
 
@@ -228,16 +195,13 @@ mod tests {
         Client::new(service, "ns")
     }
 
-    /// One that has these, and answers with these codes before.
-    fn serve_maps(chosen: &Value, published: &Value, failures: Vec<u16>) -> Client {
-        let maps = [(CHOSEN, chosen.clone()), (NAME, published.clone())];
-        let mut failures = failures.into_iter();
-        serve(move |name| {
-            if let Some(code) = failures.next() {
-                return (code, failure(code));
-            }
-            let found = maps.iter().find(|(map, object)| *map == name && !object.is_null());
-            found.map_or_else(|| (404, failure(404)), |(_, object)| (200, object.clone()))
+    /// One that has what an admin chose, and answers with these codes before.
+    fn serve_chosen(chosen: &Value, failures: Vec<u16>) -> Client {
+        let (chosen, mut failures) = (chosen.clone(), failures.into_iter());
+        serve(move |name| match failures.next() {
+            Some(code) => (code, failure(code)),
+            None if name == CHOSEN => (200, chosen.clone()),
+            None => (404, failure(404)),
         })
     }
 
@@ -246,7 +210,7 @@ mod tests {
         let chosen = map(&json!({"preemption": "false", "protect-namespaces": "prod"}));
         // A server that is busy refuses nothing.
         for failures in [vec![], vec![503], vec![429, 408]] {
-            let client = serve_maps(&chosen, &Value::Null, failures);
+            let client = serve_chosen(&chosen, failures);
             let (mut controller, flags) = (Controller::default(), Settings::default());
             assert!(!flags.preempt.is_empty());
             let begun = begin_with_settings(&client, "ns", &flags, &mut controller).await;
@@ -266,23 +230,5 @@ mod tests {
         assert_eq!((&begun.settings, begun.seen), (&flags, None));
         assert_eq!(controller.jobs.engine.order_policy(), OrderPolicy::Strict);
         assert_eq!(controller.preemption.schedule.policy.bounds.patience, 7);
-    }
-
-    #[tokio::test]
-    async fn a_fair_history_that_was_chosen_goes_on_from_what_was_kept() {
-        let used: Resources = [("cpu", Quantity::from_units(4))].into_iter().collect();
-        let kept = Settings { mean_used: [("q".into(), used.clone())].into(), ..Settings::default() };
-        let published = json!({"metadata": {"name": NAME}, "data": {"settings.json": json!(kept).to_string()}});
-        let client = serve_maps(&map(&json!({"order": "fair-history"})), &published, Vec::new());
-        let mut controller = Controller::default();
-        let begun = begin_with_settings(&client, "ns", &Settings::default(), &mut controller).await;
-        assert_eq!(begun.settings.mean_used, kept.mean_used, "what is published first wipes nothing out");
-        let engine = &mut controller.jobs.engine;
-        assert_eq!(engine.order_policy(), OrderPolicy::FairHistory);
-        let deserved = used.iter().map(|(name, amount)| (name.clone(), amount)).collect();
-        engine.set_queue(QueueSpec { deserved, ..QueueSpec::unlimited("q") });
-        engine.set_fleet(FleetResources { ready: used.clone(), whole: Some(used), ready_clusters: 1 });
-        engine.resolve_quota();
-        assert_eq!(engine.mean_used(), kept.mean_used);
     }
 }

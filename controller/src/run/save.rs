@@ -5,16 +5,14 @@
 
 use std::time::Duration;
 
-use caldera_core::queue::OrderPolicy;
 use caldera_runtime::write::{Write, execute_write};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio::task::JoinSet;
 
-use super::chosen::add_means;
 use crate::{
     decide::{Controller, add_wait},
-    settings::Settings,
+    fair_history::keep_fair_history,
 };
 
 /// An action that is recorded is saved after this time.
@@ -61,15 +59,13 @@ impl SaveTimes {
 }
 
 /// The writes that save it.
-pub(super) fn take_saves(
-    controller: &mut Controller,
-    settings: &Settings,
-    (save, namespace, now): (Save, &str, Timestamp),
-) -> Vec<Write> {
+pub(super) fn take_saves(controller: &mut Controller, (save, namespace, now): (Save, &str, Timestamp)) -> Vec<Write> {
     let mut writes = controller.actions.take_writes(namespace);
     if save == Save::All {
-        let counts_history = settings.order == OrderPolicy::FairHistory;
-        writes.extend(counts_history.then(|| add_means(settings, controller).to_write(namespace)));
+        let engine = &controller.jobs.engine;
+        if engine.history_half_life().is_some() && controller.earlier_history.is_counted() {
+            writes.extend(keep_fair_history(engine, namespace));
+        }
         writes.extend(controller.usage.write_history(namespace, now));
         writes.extend(controller.ended_jobs.take_writes(namespace));
     }
@@ -97,7 +93,33 @@ pub(super) async fn save_last(client: &Client, writes: Vec<Write>) {
 
 #[cfg(test)]
 mod tests {
+    use caldera_core::queue::OrderPolicy;
+
     use super::*;
+    use crate::{
+        fair_history::{QUEUES, TENANTS},
+        observe::Input,
+        settings::Settings,
+    };
+
+    #[test]
+    fn what_was_used_lately_is_saved_where_it_counts_and_once_it_was_read() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut controller = Controller::default();
+        let mut saved = |order, reads: bool| {
+            Settings { order, ..Settings::default() }.apply_to(&mut controller);
+            if reads {
+                controller.observe(Input::FairHistory(Vec::new()), now);
+            }
+            let writes = take_saves(&mut controller, (Save::All, "ns", now));
+            let names: Vec<_> = writes.into_iter().map(|write| write.name).collect();
+            names.iter().filter(|name| [QUEUES, TENANTS].contains(&name.as_str())).count()
+        };
+        assert_eq!(saved(OrderPolicy::FairHistory, false), 0);
+        assert_eq!(saved(OrderPolicy::Share, true), 0);
+        assert_eq!(saved(OrderPolicy::FairHistory, false), 2);
+        assert_eq!(saved(OrderPolicy::Fifo, false), 0);
+    }
 
     #[test]
     fn what_somebody_did_is_saved_within_fifteen_seconds_and_all_of_it_now_and_then() {

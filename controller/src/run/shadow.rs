@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use caldera_core::queue::OrderPolicy;
 use caldera_runtime::{
     client::WriteCounts,
     members::Members,
@@ -20,9 +21,9 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    BACKLOG, EVENTS_PER_PASS, Error, READ_AGAIN,
+    BACKLOG, EVENTS_PER_PASS, Error, READ_AGAIN_AT_MOST,
     chosen::{begin_with_settings, change_settings, follow_chosen_settings},
-    compute_pause, sleep_for, update_member_watches, watch_host,
+    compute_pause, read_fair_history, read_until_answered, sleep_for, update_member_watches, watch_host,
 };
 use crate::{
     config::Config,
@@ -54,6 +55,7 @@ pub async fn run_in_shadow(config: Config, client: Client, shutdown: Cancellatio
     let mut members = Members::new(client.clone(), "shadow", counts, clock.clone(), member_events, stop.clone());
     declare_kinds(&client, &shutdown).await;
     let declared_kinds = watch_host(&client, &inputs, clusters, &stop);
+    let histories = inputs.clone();
     let flags = Settings::from_config(&config);
     let mut controller = Controller::default();
     controller.require_declared_kinds(declared_kinds);
@@ -71,6 +73,10 @@ pub async fn run_in_shadow(config: Config, client: Client, shutdown: Cancellatio
     let (choices, mut chosen) = mpsc::channel(1);
     let follow = follow_chosen_settings(client.clone(), config.namespace.clone(), begun.seen, choices, stop.clone());
     tokio::spawn(follow);
+    if settings.order == OrderPolicy::FairHistory {
+        let read = (client.clone(), config.namespace.clone(), histories, stop.clone());
+        tokio::spawn(read_until_answered(read, read_fair_history));
+    }
     let (reports, to_write) = watch::channel(None);
     tokio::spawn(write_reports(client, config.namespace.clone(), to_write, stop.clone()));
     let (mut measures, mut report) = (Measures::default(), clock.now());
@@ -171,7 +177,7 @@ async fn read_report(client: &Client, namespace: &str) -> Option<ShadowReport> {
             Err(error) => error.to_string(),
         };
         tracing::warn!(namespace, why, "whether there is an earlier report is not known yet");
-        tokio::time::sleep(READ_AGAIN).await;
+        tokio::time::sleep(READ_AGAIN_AT_MOST).await;
     }
 }
 

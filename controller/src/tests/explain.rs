@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use caldera_core::{gang::WorkloadRef, quantity::Quantity, queue::OrderPolicy};
+use caldera_core::{
+    gang::WorkloadRef,
+    quantity::Quantity,
+    queue::{FairHistory, OrderPolicy},
+    time::EpochSeconds,
+};
 use caldera_crds::workload::WorkloadKind;
 use caldera_runtime::{watch::Event, write::Failure};
 use serde_json::{Value, json};
@@ -493,7 +498,9 @@ fn what_queues_used_lately_is_shown_where_it_counts() {
     controller.jobs.engine.set_history_half_life(3_600);
     controller.jobs.engine.set_order_policy(OrderPolicy::FairHistory);
     let mean = [("cpu", Quantity::from_units(3))].into_iter().collect();
-    controller.jobs.engine.set_mean_used(&"q".into(), &mean);
+    let queues = [("q".into(), mean)].into();
+    let at = EpochSeconds::from(world.now);
+    controller.jobs.engine.add_fair_history(&FairHistory { at, queues, ..FairHistory::default() });
     assert_eq!(lately(&mut controller), ("8".to_owned(), Some(("3".to_owned(), 3_600))));
     let tree = list_queues(&controller);
     let of_root = tree.iter().find(|queue| queue.parent.is_none()).unwrap();

@@ -30,7 +30,7 @@ mod waiting;
 pub use aging::PriorityAging;
 pub use capacity::{CapacityGrowth, ClusterCapacity, Fit, MOST_CLUSTERS_FOR_COPIES, ReservedClusters};
 pub use engine::{
-    Engine, Entitlement, Job, PreemptionCandidate, PreemptionRound, PreemptionWorld, QueueUsage, Release,
+    Engine, Entitlement, FairHistory, Job, PreemptionCandidate, PreemptionRound, PreemptionWorld, QueueUsage, Release,
     ReservationStatus, UnknownStart,
 };
 pub use pending::job_order::{JobId, OrderPolicy};

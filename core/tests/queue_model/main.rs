@@ -221,6 +221,7 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
             engine.remove_queue(&queue_name(*i));
             model.queues.remove(&queue_name(*i));
             model.mean.retain(|(name, _), _| *name != queue_name(*i));
+            model.tenant_mean.retain(|(name, ..), _| *name != queue_name(*i));
             model.work_out();
         }
         Event::Fleet(ready, away) => {
@@ -230,8 +231,7 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
             engine.set_fleet(model.fleet.clone());
         }
         Event::Policy(policy) => {
-            model.counts &= model.policy == *policy;
-            model.policy = *policy;
+            model.change_policy(*policy);
             engine.set_order_policy(*policy);
         }
         Event::Wait(id, wait) => {
@@ -299,18 +299,39 @@ fn step(engine: &mut Engine, model: &mut Model, event: &Event) -> Result<(), Tes
             prop_assert_eq!(got, [real, has.kept, has.deserved.unwrap_or(0)], "{} of {}", resource, name);
         }
     }
-    for (name, mean) in engine.mean_used() {
+    let history = engine.fair_history(|_, _, _| true);
+    for (name, mean) in history.queues {
         for resource in NAMES {
             let wanted = model.mean_of(&name, resource);
             let deserves = model.has.get(&(name.clone(), resource)).is_some_and(|has| has.deserved.is_some());
             let got = if deserves { mean.get(resource).as_nano() } else { wanted };
-            prop_assert!(got <= wanted && wanted - got <= wanted / 1000, "{} {} of {}", got, wanted, resource);
+            prop_assert!(is_rounded(got, wanted), "{} {} of {}", got, wanted, resource);
         }
     }
+    let wanted = model.list_tenant_means();
+    let got =
+        history.tenants.iter().flat_map(|(queue, means)| means.iter().map(move |(tenant, mean)| (queue, tenant, mean)));
+    let got: BTreeMap<_, _> = got
+        .flat_map(|(queue, tenant, mean)| {
+            mean.iter().map(move |(name, mean)| ((queue.clone(), tenant.clone(), name.to_string()), mean.as_nano()))
+        })
+        .collect();
+    prop_assert!(got.keys().eq(wanted.keys()), "{:?} {:?}", got, wanted);
+    prop_assert!(
+        got.values().zip(wanted.values()).all(|(got, wanted)| is_rounded(*got, *wanted)),
+        "{:?} {:?}",
+        got,
+        wanted
+    );
     for id in model.waiting.keys() {
         prop_assert!(engine.explain_pending(id.as_str()).is_some());
     }
     Ok(())
+}
+
+/// In four digits.
+fn is_rounded(got: i128, wanted: i128) -> bool {
+    got <= wanted && wanted - got <= wanted / 1000
 }
 
 /// Facts that say something about different things may arrive in any order.

@@ -79,7 +79,11 @@ pub struct Model {
     pub now: i64,
     /// What each queue used lately, in billionths, and whether anybody counted before `now`.
     pub mean: BTreeMap<(QueueName, &'static str), i128>,
+    /// The same of each tenant of a queue, without zeros.
+    pub tenant_mean: BTreeMap<(QueueName, Tenant, &'static str), i128>,
     pub counts: bool,
+    /// When history counted last, if it does no more.
+    pub counted_until: Option<i64>,
 }
 
 impl Model {
@@ -297,9 +301,67 @@ impl Model {
                 let used = self.used(Some(&name), resource).as_nano();
                 let more = self.mean_of(&name, resource) - used;
                 self.mean.insert((name.clone(), resource), used + more.div_euclid(1 << half_lives));
+                let real = self.ceiling(std::slice::from_ref(&name), resource);
+                for tenant in self.tenants() {
+                    let counts = real < ANY && self.takes_turns(&name, &tenant);
+                    let used = if counts { self.tenant_use(&name, &tenant, resource) } else { 0 };
+                    let key = (name.clone(), tenant, resource);
+                    let more = self.tenant_mean.get(&key).copied().unwrap_or(0) - used;
+                    let mean = used + more.div_euclid(1 << half_lives);
+                    let is_little = used == 0 && real < ANY && mean * 10_000 <= real;
+                    self.tenant_mean.insert(key, if is_little { 0 } else { mean });
+                }
             }
         }
+        self.tenant_mean.retain(|_, mean| *mean != 0);
         self.counts = true;
+    }
+
+    /// Another policy counts from now on. Of the time in which history did not count it is as if nobody used anything.
+    pub fn change_policy(&mut self, policy: OrderPolicy) {
+        if self.policy == policy {
+            return;
+        }
+        self.counts = false;
+        if self.policy == OrderPolicy::FairHistory {
+            self.counted_until = Some(self.now);
+        }
+        self.policy = policy;
+        if policy != OrderPolicy::FairHistory {
+            return;
+        }
+        let Some(until) = self.counted_until.take() else { return };
+        let half_lives = (self.now - until) / HALF_LIFE;
+        let age = |mean: i128| if half_lives > 32 { 0 } else { mean.div_euclid(1 << half_lives) };
+        self.mean.values_mut().for_each(|mean| *mean = age(*mean));
+        let all: Vec<_> = self.tenant_mean.iter().map(|(key, mean)| (key.clone(), age(*mean))).collect();
+        for ((queue, tenant, resource), mean) in all {
+            let real = self.ceiling(std::slice::from_ref(&queue), resource);
+            let is_little = real < ANY && mean * 10_000 <= real;
+            self.tenant_mean.insert((queue, tenant, resource), if is_little { 0 } else { mean });
+        }
+        self.tenant_mean.retain(|_, mean| *mean != 0);
+    }
+
+    /// Of jobs that hold something, or did lately.
+    fn tenants(&self) -> BTreeSet<Tenant> {
+        let of_jobs = self.held.values().flat_map(|(.., counted)| counted.tenants()).cloned();
+        of_jobs.chain(self.tenant_mean.keys().map(|(_, tenant, _)| tenant.clone())).collect()
+    }
+
+    /// What the jobs of a tenant hold in a queue, without those below it.
+    fn tenant_use(&self, queue: &QueueName, tenant: &Tenant, resource: &str) -> i128 {
+        let is_its = |(holder, _, counted): &&(QueueName, Resources, Counted)| {
+            holder == queue && counted.tenants().contains(tenant)
+        };
+        self.held.values().filter(is_its).map(|(_, charge, _)| charge.get(resource).as_nano()).sum()
+    }
+
+    /// What tenants used lately of the queues where they take turns, as far as it counts.
+    pub fn list_tenant_means(&self) -> BTreeMap<(QueueName, Tenant, String), i128> {
+        let counts = |(queue, tenant, _): &(QueueName, Tenant, &str)| self.takes_turns(queue, tenant);
+        let all = self.tenant_mean.iter().filter(|(key, _)| self.policy == OrderPolicy::FairHistory && counts(key));
+        all.map(|((queue, tenant, name), mean)| ((queue.clone(), tenant.clone(), (*name).to_owned()), *mean)).collect()
     }
 
     pub fn share(&self, queue: &QueueName) -> (i128, bool) {
@@ -338,27 +400,37 @@ impl Model {
         (Reverse(priority), self.tenant_share(job), deadline.unwrap_or(EpochSeconds::MAX), created, job.id.clone())
     }
 
+    /// Whose turns there are in a queue.
+    pub fn tenant_order(&self, queue: &QueueName) -> TenantOrder {
+        let (path, _) = self.path(queue);
+        let said = path.iter().find_map(|queue| self.queues.get(queue)?.tenant_order);
+        let is_fifo = self.queues[queue].dequeue == Dequeue::Fifo || self.policy == OrderPolicy::Fifo;
+        said.filter(|_| !is_fifo).unwrap_or(TenantOrder::None)
+    }
+
+    fn takes_turns(&self, queue: &QueueName, tenant: &Tenant) -> bool {
+        match self.tenant_order(queue) {
+            TenantOrder::None => false,
+            TenantOrder::Namespaces => matches!(tenant, Tenant::Namespace(_)),
+            TenantOrder::Users => true,
+        }
+    }
+
     /// What the tenant of a job has of its queue, where tenants take turns there.
     pub fn tenant_share(&self, job: &Job) -> Fraction {
-        let (path, _) = self.path(&job.queue);
-        let order = path.iter().find_map(|queue| self.queues.get(queue)?.tenant_order);
         let [namespace, user] = job.ask.counted.tenants() else { panic!("{job:?}") };
-        let tenant = match order {
-            Some(TenantOrder::Namespaces) => namespace,
-            Some(TenantOrder::Users) => user,
-            Some(TenantOrder::None) | None => return Fraction(0, 1),
+        let tenant = match self.tenant_order(&job.queue) {
+            TenantOrder::Namespaces => namespace,
+            TenantOrder::Users => user,
+            TenantOrder::None => return Fraction(0, 1),
         };
-        if self.queues[&job.queue].dequeue == Dequeue::Fifo || self.policy == OrderPolicy::Fifo {
-            return Fraction(0, 1);
-        }
         let of = |resource| {
             let real = self.has.get(&(job.queue.clone(), resource)).map_or(ANY, |has| has.real);
-            let held = self
-                .held
-                .values()
-                .filter(|(queue, _, counted)| *queue == job.queue && counted.tenants().contains(tenant));
-            let held: i128 = held.map(|(_, charge, _)| charge.get(resource).as_nano()).sum();
-            (held > 0 && real < ANY).then_some(Fraction(held, real.max(0)))
+            let now = self.tenant_use(&job.queue, tenant, resource);
+            let mean = self.tenant_mean.get(&(job.queue.clone(), tenant.clone(), resource)).copied().unwrap_or(0);
+            let held = if self.policy == OrderPolicy::FairHistory { (now + mean) / 2 } else { now };
+            // What the queue may have none of any more counts while it is held.
+            (held > 0 && real < ANY && (real > 0 || now > 0)).then_some(Fraction(held, real.max(0)))
         };
         NAMES.into_iter().filter_map(of).max().unwrap_or(Fraction(0, 1))
     }

@@ -1,12 +1,15 @@
 //! Who may use which queue.
 
 use anyhow::ensure;
+use caldera_cli::stack::ControllerConfig;
+use caldera_core::queue::OrderPolicy;
 use caldera_e2e::{
-    Scenario,
+    Component, Scenario,
     kinds::Kind,
     manifest::{aggregated, deployment, job, policy, queue, task},
-    run,
+    run, run_configured,
 };
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 const SELECTOR: &str = "caldera.dev/namespace-selector";
@@ -332,20 +335,7 @@ fn the_tenant_who_has_less_of_a_queue_goes_first_where_its_queue_says_so() {
         s.until_placed("runs-job").await?;
         let old = s.submit(Kind::Job, asking("old"), &aggregated()).await?;
         s.until_podgroup(&old, "waits for quota", |group| reason(group) == "WaitingForQuota").await?;
-        let workload = deployment("web", Some(&name), 1, "600m");
-        s.create(Kind::Policy, policy(&workload, &aggregated())).await?;
-        let request = http::Request::post(format!("/apis/apps/v1/namespaces/{}/deployments", s.namespace))
-            .header("content-type", "application/json")
-            .header("impersonate-user", "somebody-else")
-            .header("impersonate-group", "system:masters")
-            .body(workload.to_string().into_bytes())?;
-        let web: Value = s.host().request(request).await?;
-        let at = |place: &'static str| {
-            move |group: &Value| {
-                let says = group["status"]["conditions"][0]["message"].as_str().unwrap_or_default();
-                says.contains(place)
-            }
-        };
+        let web = submit_as(&s, "somebody-else", deployment("web", Some(&name), 1, "600m")).await?;
         s.until_podgroup(&web, "is first", at("position 1 of 2")).await?;
         s.until_podgroup(&old, "is behind it", at("position 2 of 2")).await?;
         s.patch(Kind::Queue, &name, &json!({"metadata": {"annotations": {order: "none"}}})).await?;
@@ -358,6 +348,61 @@ fn the_tenant_who_has_less_of_a_queue_goes_first_where_its_queue_says_so() {
         ensure!(binding["spec"]["clusters"].as_array().is_none_or(Vec::is_empty), "it started too: {binding}");
         Ok(())
     });
+}
+
+#[test]
+fn who_used_a_queue_lately_goes_after_who_did_not_and_the_next_controller_knows_it() {
+    let by_history: fn(&mut ControllerConfig) = |config| {
+        (config.order, config.history_half_life) = (OrderPolicy::FairHistory, 60);
+        config.save_usage_every = SignedDuration::from_secs(1);
+    };
+    run_configured("lately", by_history, async |s| {
+        let name = s.own("q");
+        let mut object = queue(&name, &json!({"cpu": "1"}));
+        object["metadata"]["annotations"] = json!({"caldera.dev/order": "drf-by-user"});
+        s.create(Kind::Queue, object).await?;
+        s.until(Kind::Queue, &name, "is open", |queue| queue["status"]["state"] == "Open").await?;
+        let asking = |job_name: &str, command: &str| job(job_name, &name, &[task("a", 1, "800m", command)]);
+        s.submit(Kind::Job, asking("ran", "sleep 12"), &aggregated()).await?;
+        s.until_phase("ran", "Completed").await?;
+        submit_as(&s, "third", deployment("busy", Some(&name), 1, "800m")).await?;
+        s.until_placed("busy-deployment").await?;
+        let old = s.submit(Kind::Job, asking("old", "sleep 600"), &aggregated()).await?;
+        s.until_podgroup(&old, "waits for quota", |group| reason(group) == "WaitingForQuota").await?;
+        let web = submit_as(&s, "somebody-else", deployment("web", Some(&name), 1, "600m")).await?;
+        s.until_podgroup(&web, "is first", at("position 1 of 2")).await?;
+        s.until_podgroup(&old, "is behind it", at("position 2 of 2")).await?;
+        s.kill(Component::Controller).await;
+        let kept = s.get_in(Kind::ConfigMap, "caldera-system", "caldera-tenant-history").await?.unwrap_or_default();
+        ensure!(kept["data"]["history.json"].as_str().is_some_and(|text| text.contains(&name)), "{kept}");
+        let kept = s.get_in(Kind::ConfigMap, "caldera-system", "caldera-queue-history").await?.unwrap_or_default();
+        ensure!(!kept.is_null() && !kept["data"].to_string().contains("user"), "{kept}");
+        s.delete(Kind::Deployment, "busy").await?;
+        s.resume(Component::Controller).await?;
+        s.until_placed("web-deployment").await?;
+        let binding = s.get(Kind::Binding, "old-job").await?.unwrap_or_default();
+        ensure!(binding["spec"]["clusters"].as_array().is_none_or(Vec::is_empty), "it started too: {binding}");
+        Ok(())
+    });
+}
+
+/// Creates a Deployment as another user who may do everything.
+async fn submit_as(s: &Scenario, user: &str, workload: Value) -> anyhow::Result<Value> {
+    s.create(Kind::Policy, policy(&workload, &aggregated())).await?;
+    let request = http::Request::post(format!("/apis/apps/v1/namespaces/{}/deployments", s.namespace))
+        .header("content-type", "application/json")
+        .header("impersonate-user", user)
+        .header("impersonate-group", "system:masters")
+        .body(workload.to_string().into_bytes())?;
+    Ok(s.host().request(request).await?)
+}
+
+/// Whether a PodGroup says this of its place in line.
+fn at(place: &'static str) -> impl Fn(&Value) -> bool {
+    move |group| {
+        let says = group["status"]["conditions"][0]["message"].as_str().unwrap_or_default();
+        says.contains(place)
+    }
 }
 
 fn phase(group: &Value) -> &str {

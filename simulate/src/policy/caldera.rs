@@ -64,7 +64,11 @@ impl Caldera {
         let rules = &world.rules;
         let mut own = Self::with(world.queues.iter().cloned(), rules.order, rules.reservation_after);
         own.engine.set_history_half_life(rules.history_half_life);
-        rules.mean_used.iter().for_each(|(queue, mean)| own.engine.set_mean_used(queue, mean));
+        own.engine.set_now(world.start.as_epoch());
+        rules.histories.iter().for_each(|history| own.engine.add_fair_history(history));
+        if rules.ignores_tenant_history {
+            own.engine.ignore_tenant_history();
+        }
         own.with_preemption(world)
     }
 

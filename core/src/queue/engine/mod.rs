@@ -12,6 +12,7 @@ mod capacity;
 mod choices;
 mod expected_ends;
 mod explain;
+mod history;
 mod job_table;
 mod ordering;
 mod pause;
@@ -31,6 +32,7 @@ use std::{
     sync::Arc,
 };
 
+pub use history::FairHistory;
 pub(crate) use job_table::{JobRank, QueueingState};
 pub use preemption::PreemptionCandidate;
 pub use preemption_round::{PreemptionRound, PreemptionWorld};

@@ -1,9 +1,8 @@
 //! What each queue enters the queue order with under each policy, and when it is entered again.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::cmp::Reverse;
 
 use crate::{
-    gang::QueueName,
     queue::{
         engine::{Engine, JobRank},
         pending::{
@@ -12,16 +11,10 @@ use crate::{
             queue_order::{Head, Touch},
             shape_table::ShapeId,
         },
-        quota::{
-            amount::Amount,
-            amounts::{Dim, DimAmounts},
-            slot::{QueueIndex, Slot},
-            tenant_share::TenantShare,
-        },
+        quota::{slot::QueueIndex, tenant_share::TenantShare},
         reservation::ReservationId,
         spec::Dequeue,
     },
-    resources::Resources,
     time::SubmitTime,
 };
 
@@ -34,7 +27,9 @@ impl Engine {
         for (node, shape, _) in self.pending.list_short_of_quota().collect::<Vec<_>>() {
             self.requeue_shape(node, shape);
         }
-        self.rules.set_policy(policy);
+        if let Some(kept) = self.rules.set_policy(policy, self.now) {
+            self.queues.age_means(kept);
+        }
         self.queues.mark_tree_outdated();
         let mut jobs = std::mem::take(&mut self.jobs);
         for (node, rank, key, shape) in jobs.keys_mut() {
@@ -46,54 +41,6 @@ impl Engine {
             *key = new;
         }
         self.jobs = jobs;
-    }
-
-    /// In how many seconds what queues used counts half, where it counts ([`OrderPolicy::FairHistory`]).
-    pub fn set_history_half_life(&mut self, seconds: i64) {
-        self.rules.set_half_life(seconds);
-    }
-
-    /// What a queue used lately, as it was told when this was last asked of another engine.
-    pub fn set_mean_used(&mut self, queue: &QueueName, mean: &Resources) {
-        let node = self.intern_queue(queue);
-        let mut amounts = DimAmounts::default();
-        amounts.add(&self.queues.dims.intern_amounts(mean));
-        self.queues.set_mean_used(node, amounts);
-        self.queue_order.mark_touched(node, Touch::Share);
-    }
-
-    /// What queues that exist used lately, of what they deserve, in four digits; nothing where that does not count.
-    #[must_use]
-    pub fn mean_used(&self) -> BTreeMap<QueueName, Resources> {
-        let slots = self.queues.slots().iter().filter(|slot| slot.spec.is_some() && self.history_half_life().is_some());
-        slots.map(|slot| (slot.name.clone(), self.mean_of_slot(slot))).collect()
-    }
-
-    /// The same of one queue.
-    #[must_use]
-    pub fn mean_used_of(&self, queue: &QueueName) -> Option<Resources> {
-        self.history_half_life()?;
-        let slot = &self.queues[self.queues.find_node(queue)?];
-        slot.spec.as_ref().map(|_| self.mean_of_slot(slot))
-    }
-
-    fn mean_of_slot(&self, slot: &Slot) -> Resources {
-        let shown = |dim: Dim, mean: Amount| self.queues.dims.name_amount(dim, mean.round_to_digits());
-        slot.deserved.iter().map(|(dim, _)| shown(*dim, slot.mean_used.get(*dim))).collect()
-    }
-
-    /// Seconds after which what queues used counts half; `None` where that does not count.
-    #[must_use]
-    pub fn history_half_life(&self) -> Option<i64> {
-        self.rules.half_life()
-    }
-
-    /// Time has passed: what was used longer ago counts less from now on.
-    pub(crate) fn decay_mean_usage(&mut self) {
-        let Some(kept) = self.rules.decay_until(self.now) else { return };
-        self.queues.decay_means(kept);
-        self.rebuild_queue_order();
-        self.reservations.mark_all_dirty();
     }
 
     /// Who goes first.

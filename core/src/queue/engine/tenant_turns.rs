@@ -2,11 +2,18 @@
 //!
 //! A fifo queue goes by its line, whoever's jobs are in it, and so does every queue where age alone counts.
 
+use std::{cmp::Reverse, collections::BTreeMap};
+
 use crate::{
+    gang::QueueName,
     queue::{
         engine::{Engine, QueueingState},
         pending::{job_order::JobKey, shape_table::ShapeId},
-        quota::{amounts::Dim, slot::QueueIndex, tenant_share::TenantShare},
+        quota::{
+            amounts::Dim,
+            slot::{QueueIndex, Slot},
+            tenant_share::{TenantCharge, TenantShare},
+        },
         reservation::{ReservationId, ReservationRank},
         tenant_order::TenantOrder,
     },
@@ -23,6 +30,22 @@ impl Engine {
         Some((tenant, self.tenant_share(order, *node, *shape).percent()))
     }
 
+    /// The users of a queue where they take turns, or else the namespaces, with how many percent of it each has, the
+    /// largest first. Where history counts, what each used lately is in it.
+    #[must_use]
+    pub fn list_tenant_shares(&self, queue: &QueueName) -> Vec<(&Tenant, u64)> {
+        let turns = self.queues.find_node(queue).and_then(|node| Some((node, self.find_tenant_order(node)?)));
+        let Some((node, order)) = turns else { return Vec::new() };
+        let slot = &self.queues[node];
+        let takes_turns = |tenant: &Dim| tenant.is_of_user() == (order == TenantOrder::Users);
+        let charges = slot.of_tenants.iter().filter(|(tenant, _)| takes_turns(tenant));
+        let shares = charges.map(|(tenant, charge)| (*tenant, self.share_of_charge(slot, charge)));
+        let named = shares.filter_map(|(tenant, share)| Some((self.queues.dims.tenant(tenant)?, share.percent())));
+        let mut named: Vec<_> = named.collect();
+        named.sort_by_key(|(tenant, percent)| (Reverse(*percent), *tenant));
+        named
+    }
+
     pub(crate) fn find_tenant_order(&self, node: QueueIndex) -> Option<TenantOrder> {
         let said = self.queues.find_setting(node, |spec| spec.tenant_order).filter(|said| *said != TenantOrder::None);
         said.filter(|_| !self.queues[node].is_fifo() && !self.rules.is_fifo())
@@ -37,7 +60,14 @@ impl Engine {
     pub(crate) fn share_of_tenants(&self, order: TenantOrder, node: QueueIndex, tenants: &[Dim]) -> TenantShare {
         let slot = &self.queues[node];
         let charge = order.tenant_of(tenants).and_then(|tenant| slot.of_tenants.get(&tenant));
-        charge.map_or(TenantShare::NOTHING, |charge| charge.share(&slot.real))
+        charge.map_or(TenantShare::NOTHING, |charge| self.share_of_charge(slot, charge))
+    }
+
+    fn share_of_charge(&self, slot: &Slot, charge: &TenantCharge) -> TenantShare {
+        match self.rules.counts_tenant_history() {
+            true => charge.share_over_time(&slot.real),
+            false => charge.share_now(&slot.real),
+        }
     }
 
     /// What tenants of a queue have changed: it may be another one's turn.
@@ -45,17 +75,30 @@ impl Engine {
         let Some(order) = self.find_tenant_order(node) else { return };
         self.pending.schedule_search(node);
         for id in self.reservations.of_queue(node) {
-            self.reservations.schedule_update(self.now, id);
-            let Some(reservation) = self.reservations.get(id) else { continue };
-            let reserving = self.tenant_share(order, node, reservation.shape);
-            // Whoever has as much as before, or more, stays blocked.
-            let has_less = |shape: &ShapeId| self.tenant_share(order, node, *shape) < reserving;
-            let earlier: Vec<ShapeId> = reservation.list_blocked_shapes_at(node).filter(has_less).collect();
-            earlier.into_iter().for_each(|shape| self.requeue_shape(node, shape));
+            self.requeue_earlier_turns(order, id);
         }
         // Who would get one may be another job.
-        let here = self.reservations.list_shortages_of_queue(node);
-        here.into_iter().for_each(|id| self.reservations.schedule_update(self.now, id));
+        self.reservations.schedule_updates_of(|queue| queue == node);
+    }
+
+    /// The same after what all tenants used lately was brought up to date.
+    pub(crate) fn update_after_tenant_decay(&mut self, turns: &BTreeMap<QueueIndex, TenantOrder>) {
+        turns.keys().for_each(|node| self.pending.schedule_search(*node));
+        let ids: Vec<ReservationId> = self.reservations.iter().map(|(id, _)| *id).collect();
+        for (id, order) in ids.into_iter().filter_map(|id| Some((id, turns.get(&id.queue)?))) {
+            self.requeue_earlier_turns(*order, id);
+        }
+        self.reservations.schedule_updates_of(|queue| turns.contains_key(&queue));
+    }
+
+    /// Has jobs looked at again that a reservation of their queue blocked, and whose turn comes before it by now.
+    fn requeue_earlier_turns(&mut self, order: TenantOrder, id: ReservationId) {
+        let (node, Some(reservation)) = (id.queue, self.reservations.get(id)) else { return };
+        let reserving = self.tenant_share(order, node, reservation.shape);
+        // Whoever has as much as before, or more, stays blocked.
+        let has_less = |shape: &ShapeId| self.tenant_share(order, node, *shape) < reserving;
+        let earlier: Vec<ShapeId> = reservation.list_blocked_shapes_at(node).filter(has_less).collect();
+        earlier.into_iter().for_each(|shape| self.requeue_shape(node, shape));
     }
 
     /// Puts blocked jobs of a queue in the order in which they get a reservation, where tenants take turns there.

@@ -16,6 +16,10 @@ use crate::{
 pub(crate) struct OrderRules {
     policy: OrderPolicy,
     decay: Decay,
+    /// When history counted last, if it does no more.
+    counted_until: Option<EpochSeconds>,
+    /// What tenants used lately is not known.
+    ignores_tenant_history: bool,
 }
 
 impl OrderRules {
@@ -23,15 +27,40 @@ impl OrderRules {
         self.policy
     }
 
-    pub(crate) fn set_policy(&mut self, policy: OrderPolicy) {
+    /// Has another policy count from now on. The part of what was used before that still counts, where it did not count
+    /// for a while: what was used meanwhile nobody knows.
+    pub(crate) fn set_policy(&mut self, policy: OrderPolicy, now: EpochSeconds) -> Option<KeptFraction> {
+        if self.counts_history() {
+            self.counted_until = Some(now);
+        }
         self.policy = policy;
-        // Of the time in which nobody counted nothing is known.
         self.decay = Decay::new(self.decay.half_life());
+        let until = self.counted_until.take_if(|_| policy == OrderPolicy::FairHistory)?;
+        Some(self.keep_after(now.seconds_since(until)))
     }
 
     /// Whether age alone counts.
     pub(crate) fn is_fifo(&self) -> bool {
         self.policy == OrderPolicy::Fifo
+    }
+
+    /// Whether what was used lately counts.
+    pub(crate) fn counts_history(&self) -> bool {
+        self.policy == OrderPolicy::FairHistory
+    }
+
+    /// Whether what tenants used lately counts among those of a queue.
+    pub(crate) fn counts_tenant_history(&self) -> bool {
+        self.counts_history() && !self.ignores_tenant_history
+    }
+
+    pub(crate) fn ignore_tenant_history(&mut self) {
+        self.ignores_tenant_history = true;
+    }
+
+    /// The part of what was used so many seconds ago that still counts.
+    pub(crate) fn keep_after(&self, seconds: i64) -> KeptFraction {
+        self.decay.keep_after(seconds)
     }
 
     /// The priority of a queue that says this one.
@@ -60,12 +89,12 @@ impl OrderRules {
 
     /// Seconds after which what queues used counts half; `None` where that does not count.
     pub(crate) fn half_life(&self) -> Option<i64> {
-        (self.policy == OrderPolicy::FairHistory).then(|| self.decay.half_life())
+        self.counts_history().then(|| self.decay.half_life())
     }
 
     /// The part of what queues used that still counts after the ticks up to `now`; `None` if it is all, or if that does
     /// not count.
     pub(crate) fn decay_until(&mut self, now: EpochSeconds) -> Option<KeptFraction> {
-        if self.policy == OrderPolicy::FairHistory { self.decay.advance_to(now) } else { None }
+        if self.counts_history() { self.decay.advance_to(now) } else { None }
     }
 }

@@ -284,6 +284,11 @@ impl DimAmounts {
         self.0.iter()
     }
 
+    /// Whether all are zero.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
     #[cfg(test)]
     pub(crate) fn size(&self) -> usize {
         self.0.len()

@@ -51,7 +51,12 @@ impl Decay {
             return None;
         }
         self.tick = Some(tick);
-        Some(KeptFraction(compute_decay_factor(ticks.saturating_mul(TICK), self.half_life)))
+        Some(self.keep_after(ticks.saturating_mul(TICK)))
+    }
+
+    /// The part of the past that still counts after so many seconds.
+    pub(crate) fn keep_after(self, seconds: i64) -> KeptFraction {
+        KeptFraction(compute_decay_factor(seconds.max(0), self.half_life))
     }
 }
 

@@ -23,6 +23,7 @@ use crate::{
             tree,
         },
         spec::{FleetResources, QueueSpec},
+        tenant_order::TenantOrder,
     },
     reason::{Bound, Reason},
     resources::Resources,
@@ -127,7 +128,7 @@ impl QueueTable {
         let fleet = self.fleet.whole.iter().chain([&self.fleet.ready]).flat_map(Resources::iter).map(|(name, _)| name);
         let specs = self.slots.iter().filter_map(|slot| slot.spec.as_ref()).flat_map(QueueSpec::list_resources);
         used.extend(fleet.chain(specs).filter_map(|name| self.dims.find_dim(name)));
-        used.extend(self.slots.iter().flat_map(|slot| slot.mean_used.iter()).map(|(dim, _)| dim));
+        used.extend(self.slots.iter().flat_map(Slot::list_history_dims));
         self.dims.retain(&used);
     }
 }
@@ -144,7 +145,7 @@ impl QueueTable {
 
     pub(crate) fn remove_spec(&mut self, node: QueueIndex) {
         let slot = &mut self.slots[node.index()];
-        slot.mean_used = DimAmounts::default();
+        slot.forget_means();
         if slot.spec.take().is_some() {
             self.mark_tree_outdated();
         }
@@ -279,14 +280,27 @@ impl QueueTable {
         self.ends.find_time_when_freed(at, dim, lacks, now)
     }
 
-    pub(crate) fn set_mean_used(&mut self, node: QueueIndex, mean: DimAmounts) {
-        self.slots[node.index()].mean_used = mean;
+    pub(crate) fn add_mean_used(&mut self, node: QueueIndex, more: &DimAmounts) {
+        let slot = &mut self.slots[node.index()];
+        slot.mean_used = slot.mean_used.zip(more, Amount::saturating_add);
     }
 
-    /// Brings up to date what queues that exist used lately.
-    pub(crate) fn decay_means(&mut self, kept: KeptFraction) {
-        for slot in self.slots.iter_mut().filter(|slot| slot.spec.is_some()) {
-            slot.mean_used = slot.mean_used.zip(&slot.used, |mean, used| kept.age_mean(mean, used));
+    pub(crate) fn add_tenant_mean(&mut self, node: QueueIndex, tenant: Dim, more: &DimAmounts) {
+        self.slots[node.index()].add_tenant_mean(tenant, more);
+    }
+
+    /// Time has passed in which nobody is known to have used anything.
+    pub(crate) fn age_means(&mut self, kept: KeptFraction) {
+        self.slots.iter_mut().for_each(|slot| slot.age_means(kept));
+    }
+
+    /// Brings up to date what queues that exist used lately, and their tenants where they take `turns`.
+    pub(crate) fn decay_means(&mut self, kept: KeptFraction, turns: &BTreeMap<QueueIndex, TenantOrder>) {
+        for node in self.index.values() {
+            let slot = &mut self.slots[node.index()];
+            if slot.spec.is_some() {
+                slot.decay_means(kept, turns.get(node).copied());
+            }
         }
     }
 }

@@ -8,9 +8,11 @@ use crate::{
         quota::{
             amount::Amount,
             amounts::{Ceilings, Dim, DimAmounts, Sparse},
+            history::KeptFraction,
             tenant_share::TenantCharge,
         },
         spec::{Dequeue, QueueSpec},
+        tenant_order::TenantOrder,
     },
     reason::QueueProblem,
 };
@@ -60,7 +62,7 @@ pub(crate) struct Slot {
     pub(crate) asked: QuotaRequest,
     /// What its own jobs are charged.
     pub(crate) own: DimAmounts,
-    /// Of that, what those of each tenant are.
+    /// Of that, what those of each tenant are, and what they used lately.
     pub(crate) of_tenants: BTreeMap<Dim, TenantCharge>,
     /// The same with all queues below.
     pub(crate) used: DimAmounts,
@@ -112,10 +114,62 @@ impl Slot {
         let (resources, counts) = split_counts(amounts);
         for (tenant, _) in counts.iter().filter(|(dim, _)| *dim != Dim::JOBS) {
             self.of_tenants.entry(*tenant).or_default().add_times(resources, times);
-            if self.own_running.get(*tenant).is_zero() {
-                self.of_tenants.remove(tenant);
+            self.drop_tenant_without_use(*tenant);
+        }
+    }
+
+    /// Forgets a tenant without jobs that used nothing lately.
+    fn drop_tenant_without_use(&mut self, tenant: Dim) {
+        let has_used = self.of_tenants.get(&tenant).is_some_and(|charge| !charge.mean().is_empty());
+        if !has_used && self.own_running.get(tenant).is_zero() {
+            self.of_tenants.remove(&tenant);
+        }
+    }
+
+    /// A tenant used this lately beside what is known.
+    pub(crate) fn add_tenant_mean(&mut self, tenant: Dim, more: &DimAmounts) {
+        self.of_tenants.entry(tenant).or_default().add_mean(more);
+        self.drop_tenant_without_use(tenant);
+    }
+
+    /// Brings up to date what it and its tenants used lately, where these take turns.
+    pub(crate) fn decay_means(&mut self, kept: KeptFraction, turns: Option<TenantOrder>) {
+        self.mean_used = self.mean_used.zip(&self.used, |mean, used| kept.age_mean(mean, used));
+        for (tenant, charge) in &mut self.of_tenants {
+            let counts = turns.is_some_and(|turns| turns.counts_tenant(*tenant));
+            if counts || !charge.mean().is_empty() {
+                charge.decay_mean(kept, counts, &self.real);
             }
         }
+        self.drop_tenants_without_use();
+    }
+
+    /// Time has passed in which nobody is known to have used anything.
+    pub(crate) fn age_means(&mut self, kept: KeptFraction) {
+        self.mean_used = self.mean_used.zip(&DimAmounts::default(), |mean, none| kept.age_mean(mean, none));
+        self.of_tenants.values_mut().for_each(|charge| charge.decay_mean(kept, false, &self.real));
+        self.drop_tenants_without_use();
+    }
+
+    /// Begins without a history.
+    pub(crate) fn forget_means(&mut self) {
+        self.mean_used = DimAmounts::default();
+        self.of_tenants.values_mut().for_each(|charge| charge.set_mean(DimAmounts::default()));
+        self.drop_tenants_without_use();
+    }
+
+    fn drop_tenants_without_use(&mut self) {
+        let running = &self.own_running;
+        self.of_tenants.retain(|tenant, charge| !charge.mean().is_empty() || !running.get(*tenant).is_zero());
+    }
+
+    /// The resources and tenants of its history.
+    pub(crate) fn list_history_dims(&self) -> impl Iterator<Item = Dim> {
+        let of_tenants = self
+            .of_tenants
+            .iter()
+            .flat_map(|(tenant, charge)| charge.mean().iter().map(|(dim, _)| dim).chain([*tenant]));
+        self.mean_used.iter().map(|(dim, _)| dim).chain(of_tenants)
     }
 
     /// The same of its own jobs and those below it.

@@ -6,11 +6,17 @@ use crate::queue::{
     quota::{
         amount::Amount,
         amounts::{Ceilings, Dim, DimAmounts},
+        history::KeptFraction,
     },
     tenant_order::TenantOrder,
 };
 
 impl TenantOrder {
+    /// Whether this one may take turns.
+    pub(crate) fn counts_tenant(self, tenant: Dim) -> bool {
+        self == Self::Users || !tenant.is_of_user()
+    }
+
     /// Whose of these a job is.
     pub(crate) fn tenant_of(self, tenants: &[Dim]) -> Option<Dim> {
         let user = tenants.iter().find(|tenant| tenant.is_of_user()).filter(|_| self == Self::Users);
@@ -18,12 +24,19 @@ impl TenantOrder {
     }
 }
 
-/// What the jobs of one tenant are charged in a queue, and the share that this is.
+/// What is this part at most of what a queue may have is forgotten once nothing of it is held.
+const LEAST_PART: i128 = 10_000;
+
+/// What the jobs of one tenant are charged in a queue, what they used lately, and the shares that this is.
+///
+/// Shares are worked out when they are first asked for, until the charge or what the queue may have changes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TenantCharge {
     amounts: DimAmounts,
-    /// Worked out when it is first asked for, until the charge or what the queue may have changes.
-    share: Cell<Option<TenantShare>>,
+    /// The mean of that over the last time, where it counts.
+    mean: DimAmounts,
+    share_now: Cell<Option<TenantShare>>,
+    share_over_time: Cell<Option<TenantShare>>,
 }
 
 impl TenantCharge {
@@ -35,19 +48,74 @@ impl TenantCharge {
 
     /// The queue may have something else.
     pub(crate) fn forget_share(&mut self) {
-        self.share.set(None);
+        self.share_now.set(None);
+        self.share_over_time.set(None);
     }
 
     /// Of what the queue may have now.
-    pub(crate) fn share(&self, real: &Ceilings) -> TenantShare {
-        let share = self.share.get().unwrap_or_else(|| {
-            let of_one = |(dim, amount)| Some(TenantShare::new(amount, real.get(dim)?));
-            let shares = self.amounts.iter().filter(|(_, amount)| amount.is_positive()).filter_map(of_one);
-            shares.max().unwrap_or(TenantShare::NOTHING)
-        });
-        self.share.set(Some(share));
+    pub(crate) fn share_now(&self, real: &Ceilings) -> TenantShare {
+        let share = self.share_now.get().unwrap_or_else(|| find_dominant_share(self.amounts.iter(), real));
+        self.share_now.set(Some(share));
         share
     }
+
+    /// The same, halfway between what is charged and what was used lately. Of what the queue may not have any more that
+    /// counts alone which is still charged: else whoever used a resource that went would be last until it is forgotten.
+    pub(crate) fn share_over_time(&self, real: &Ceilings) -> TenantShare {
+        let share = self.share_over_time.get().unwrap_or_else(|| {
+            let amounts = self.amounts.zip(&self.mean, |now, mean| now.midpoint(mean));
+            let counts = |(dim, _): &(Dim, Amount)| is_there(*dim, real) || self.amounts.get(*dim).is_positive();
+            find_dominant_share(amounts.iter().filter(counts), real)
+        });
+        self.share_over_time.set(Some(share));
+        share
+    }
+
+    pub(crate) const fn mean(&self) -> &DimAmounts {
+        &self.mean
+    }
+
+    pub(crate) fn set_mean(&mut self, mean: DimAmounts) {
+        self.mean = mean;
+        self.forget_share();
+    }
+
+    /// It used this lately beside what is known.
+    pub(crate) fn add_mean(&mut self, more: &DimAmounts) {
+        self.set_mean(self.mean.zip(more, Amount::saturating_add));
+    }
+
+    /// The share that what it used lately is.
+    pub(crate) fn share_of_mean(&self, real: &Ceilings) -> TenantShare {
+        find_dominant_share(self.mean.iter().filter(|(dim, _)| is_there(*dim, real)), real)
+    }
+
+    /// Brings up to date what it used lately. Where it does not take turns what it is charged `counts` for nothing, and
+    /// so does what has no ceiling: it is in no share.
+    pub(crate) fn decay_mean(&mut self, kept: KeptFraction, counts: bool, real: &Ceilings) {
+        let mut mean = DimAmounts::default();
+        for (dim, _) in self.mean.iter().chain(self.amounts.iter()) {
+            let (was, most) = (self.mean.get(dim), real.get(dim));
+            let now = if counts && most.is_some() { self.amounts.get(dim) } else { Amount::ZERO };
+            let aged = kept.age_mean(was, now);
+            let is_little = most.is_some_and(|most| aged.0.saturating_mul(LEAST_PART) <= most.0);
+            if !now.is_zero() || !is_little {
+                mean.set(dim, aged);
+            }
+        }
+        self.set_mean(mean);
+    }
+}
+
+/// Whether a queue may have something of it.
+fn is_there(dim: Dim, real: &Ceilings) -> bool {
+    real.get(dim).is_none_or(Amount::is_positive)
+}
+
+fn find_dominant_share(amounts: impl Iterator<Item = (Dim, Amount)>, real: &Ceilings) -> TenantShare {
+    let of_one = |(dim, amount)| Some(TenantShare::new(amount, real.get(dim)?));
+    let shares = amounts.filter(|(_, amount): &(Dim, Amount)| amount.is_positive()).filter_map(of_one);
+    shares.max().unwrap_or(TenantShare::NOTHING)
 }
 
 /// A tenant's dominant share of a queue.
@@ -124,7 +192,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::queue::quota::amounts::Dims;
+    use crate::queue::quota::{amounts::Dims, history::Decay};
 
     fn share(part: i128, whole: i128) -> TenantShare {
         TenantShare::new(Amount(part), Amount(whole))
@@ -139,13 +207,49 @@ mod tests {
         real.set(gpu, None);
         let (mut charge, held) = (TenantCharge::default(), [(cpu, Amount(2)), (gpu, Amount(7))]);
         charge.add_times(&held, 1);
-        assert_eq!(charge.share(&real), share(1, 4), "what has no ceiling counts for nothing");
+        assert_eq!(charge.share_now(&real), share(1, 4), "what has no ceiling counts for nothing");
         real.set(cpu, Some(Amount(4)));
-        assert_eq!(charge.share(&real), share(1, 4));
+        assert_eq!(charge.share_now(&real), share(1, 4));
         charge.forget_share();
-        assert_eq!(charge.share(&real), share(1, 2));
+        assert_eq!(charge.share_now(&real), share(1, 2));
         charge.add_times(&held, -1);
-        assert_eq!((charge.share(&real), charge.amounts), (TenantShare::NOTHING, DimAmounts::default()));
+        assert_eq!((charge.share_now(&real), charge.amounts), (TenantShare::NOTHING, DimAmounts::default()));
+    }
+
+    #[test]
+    fn what_a_queue_may_not_have_any_more_counts_while_it_is_held() {
+        let mut dims = Dims::default();
+        let [cpu, gpu] = ["cpu", "gpu"].map(|name| dims.intern_resource(&name.into()));
+        let mut real = Ceilings::nothing();
+        real.set(cpu, Some(Amount(8)));
+        let mut charge = TenantCharge::default();
+        let mut mean = DimAmounts::default();
+        mean.set(cpu, Amount(4));
+        mean.set(gpu, Amount(4));
+        charge.add_mean(&mean);
+        assert_eq!((charge.share_over_time(&real), charge.share_now(&real)), (share(2, 8), TenantShare::NOTHING));
+        charge.add_times(&[(gpu, Amount(1))], 1);
+        assert!(charge.share_over_time(&real) > share(1000, 1) && charge.share_now(&real) > share(1000, 1));
+    }
+
+    #[test]
+    fn what_is_next_to_nothing_is_forgotten_once_none_of_it_is_held() {
+        let mut dims = Dims::default();
+        let cpu = dims.intern_resource(&"cpu".into());
+        let mut real = Ceilings::nothing();
+        real.set(cpu, Some(Amount(1_000_000)));
+        let mut mean = DimAmounts::default();
+        mean.set(cpu, Amount(150));
+        let mut charge = TenantCharge::default();
+        charge.add_mean(&mean);
+        let half = Decay::new(60).keep_after(60);
+        charge.decay_mean(half, true, &real);
+        assert!(charge.mean().is_empty());
+        charge.add_times(&[(cpu, Amount(10))], 1);
+        charge.decay_mean(half, true, &real);
+        assert_eq!(charge.mean().get(cpu), Amount(5), "a mean begins small");
+        charge.decay_mean(half, false, &real);
+        assert!(charge.mean().is_empty(), "who takes no turns counts for nothing");
     }
 
     proptest! {

@@ -11,6 +11,9 @@ use crate::{
     time::EpochSeconds,
 };
 
+/// Before every time that it can be: while nothing is released such updates are no more than there are reservations.
+const AT_ONCE: EpochSeconds = EpochSeconds::new(0);
+
 /// The jobs that would get one.
 impl Reservations {
     /// A shortage blocks a shape; these jobs of it may be the next to get a reservation.
@@ -54,9 +57,11 @@ impl Reservations {
         self.blocked.list_capacity_shortages()
     }
 
-    /// Every shortage that blocks a job of a queue.
-    pub(crate) fn list_shortages_of_queue(&self, node: QueueIndex) -> Vec<ReservationId> {
-        self.blocked.list_blocking_shortages().into_iter().filter(|id| id.queue == node).collect()
+    /// The reservations of these queues, and the shortages that block a job of them, are to be looked at before
+    /// anything is released.
+    pub(crate) fn schedule_updates_of(&mut self, is_one: impl Fn(QueueIndex) -> bool) {
+        let ids = self.blocked.list_blocking_shortages().into_iter().chain(self.all.keys().copied());
+        self.due.extend(ids.filter(|id| is_one(id.queue)).map(|id| (AT_ONCE, id)));
     }
 
     /// Ceilings are others than they were: everything is to be looked at again.

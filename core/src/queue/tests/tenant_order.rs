@@ -1,5 +1,7 @@
 //! Tenants of one queue that take turns.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::time::EpochSeconds;
 
@@ -142,4 +144,193 @@ fn each_job_is_told_the_place_that_the_line_shows() {
         assert!(reported.contains(" of 40"), "{reported}");
         assert_eq!(engine.explain_pending_at(id.as_str(), at).unwrap().to_string(), reported);
     }
+}
+
+#[test]
+fn by_fair_history_what_a_tenant_used_lately_counts_as_much_as_what_it_has() {
+    let start = engine([turns(TenantOrder::Users, 10)], 100);
+    let charged = of("ada", "ns", job("x", "q", 0, cpu(1))).ask.counted.clone();
+    let begin = |policy| {
+        let mut engine = start.clone();
+        engine.set_history_half_life(100);
+        engine.set_order_policy(policy);
+        engine.set_now(EpochSeconds::new(1000));
+        engine.charge_job_with_ancestors(&"ran".into(), &"q".into(), &[], &cpu(8), &charged);
+        engine.resolve_quota();
+        // A mean of 6.
+        engine.set_now(EpochSeconds::new(1200));
+        engine.remove_job("ran");
+        for i in 0..9 {
+            engine.enqueue_job(of("ada", "ns", job(&format!("a{i}"), "q", 0, cpu(1))));
+            engine.enqueue_job(of("bob", "ns", job(&format!("b{i}"), "q", 1, cpu(1))));
+        }
+        engine
+    };
+    let share = |engine: &Engine, id: &str| engine.tenant_turn(id).map(|(_, percent)| percent);
+    let mut engine = begin(OrderPolicy::FairHistory);
+    engine.resolve_quota();
+    assert_eq!([share(&engine, "a0"), share(&engine, "b0")], [Some(30), Some(0)]);
+    let first = released(&mut engine);
+    // Eight cores and a mean of nothing, and two and a mean of six.
+    assert_eq!(first.iter().filter(|id| id.starts_with('b')).count(), 8, "{first:?}");
+    assert!(first[..6].iter().all(|id| id.starts_with('b')), "{first:?}");
+    let without = released(&mut begin(OrderPolicy::Share));
+    assert_eq!(without.iter().filter(|id| id.starts_with('b')).count(), 5, "{without:?}");
+}
+
+fn told(engine: &Engine) -> FairHistory {
+    engine.fair_history(|_, _, _| true)
+}
+
+#[test]
+fn the_history_of_tenants_is_told_taken_over_and_forgotten() {
+    let fair = || {
+        let mut engine = engine([turns(TenantOrder::Users, 10)], 100);
+        engine.set_history_half_life(100);
+        engine.set_order_policy(OrderPolicy::FairHistory);
+        engine.set_now(EpochSeconds::new(1000));
+        engine
+    };
+    let charged = of("ada", "ns", job("x", "q", 0, cpu(1))).ask.counted.clone();
+    let mut first = fair();
+    first.charge_job_with_ancestors(&"ran".into(), &"q".into(), &[], &cpu(8), &charged);
+    first.resolve_quota();
+    first.set_now(EpochSeconds::new(1100));
+    first.remove_job("ran");
+    first.resolve_quota();
+    let history = told(&first);
+    let of_users = [Tenant::Namespace("ns".into()), Tenant::User("ada".into())].map(|tenant| (tenant, cpu(4)));
+    assert_eq!((history.at.as_seconds(), &history.tenants), (1100, &[("q".into(), of_users.into())].into()));
+    let take_over = |now| {
+        let mut second = fair();
+        second.set_now(EpochSeconds::new(now));
+        second.add_fair_history(&history);
+        second.enqueue_job(of("ada", "ns", job("a", "q", 0, cpu(1))));
+        second.resolve_quota();
+        second
+    };
+    let percent = |engine: &Engine| engine.tenant_turn("a").map(|(_, percent)| percent);
+    let mut second = take_over(1100);
+    assert_eq!((told(&second), percent(&second)), (history.clone(), Some(20)));
+    second.set_now(EpochSeconds::new(1200));
+    assert_eq!(percent(&second), Some(10));
+    let later = take_over(1200);
+    assert_eq!((told(&later).queues, percent(&later)), (told(&second).queues, Some(10)), "nobody used anything since");
+    second.ignore_tenant_history();
+    second.remove_queue(&"q".into());
+    second.set_queue(turns(TenantOrder::Users, 10));
+    second.resolve_quota();
+    assert_eq!(told(&second).tenants, BTreeMap::new(), "a queue made anew begins with nothing");
+    first.set_now(EpochSeconds::new(1000 + 14 * 100));
+    assert_eq!(told(&first).tenants, BTreeMap::new(), "what was used long ago is nothing");
+}
+
+#[test]
+fn what_was_used_before_another_order_counted_is_as_old_as_it_is() {
+    let mut engine = engine([turns(TenantOrder::Users, 10)], 100);
+    engine.set_history_half_life(100);
+    engine.set_order_policy(OrderPolicy::FairHistory);
+    engine.set_now(EpochSeconds::new(1000));
+    let counted = of("ada", "ns", job("x", "q", 0, cpu(1))).ask.counted.clone();
+    engine.charge_job_with_ancestors(&"ran".into(), &"q".into(), &[], &cpu(8), &counted);
+    engine.resolve_quota();
+    engine.set_now(EpochSeconds::new(1100));
+    engine.set_order_policy(OrderPolicy::Share);
+    engine.set_now(EpochSeconds::new(1300));
+    engine.set_order_policy(OrderPolicy::FairHistory);
+    engine.resolve_quota();
+    assert_eq!(told(&engine).tenants["q"][&Tenant::User("ada".into())], cpu(1), "a quarter of four");
+}
+
+#[test]
+fn without_the_history_of_tenants_their_shares_are_of_what_they_have() {
+    let mut engine = engine([turns(TenantOrder::Users, 10)], 100);
+    engine.set_order_policy(OrderPolicy::FairHistory);
+    let counted = of("ada", "ns", job("x", "q", 0, cpu(1))).ask.counted.clone();
+    engine.charge_job_with_ancestors(&"runs".into(), &"q".into(), &[], &cpu(6), &counted);
+    engine.resolve_quota();
+    let percent = |engine: &Engine| engine.list_tenant_shares(&"q".into())[0].1;
+    assert_eq!((engine.counts_tenant_history(), percent(&engine)), (true, 30));
+    engine.ignore_tenant_history();
+    assert_eq!((engine.counts_tenant_history(), percent(&engine)), (false, 60));
+}
+
+#[test]
+fn of_the_history_of_tenants_the_largest_shares_are_kept_first() {
+    let mut engine = engine(
+        [turns(TenantOrder::Users, 10), QueueSpec { name: "r".into(), ..turns(TenantOrder::Namespaces, 100) }],
+        1000,
+    );
+    engine.set_history_half_life(100);
+    engine.set_order_policy(OrderPolicy::FairHistory);
+    engine.set_now(EpochSeconds::new(1000));
+    for (id, queue, user, amount) in [("a", "q", "ada", 1), ("b", "q", "bob", 2), ("c", "r", "ada", 15)] {
+        let counted = of(user, "ns", job(id, queue, 0, cpu(1))).ask.counted.clone();
+        engine.charge_job_with_ancestors(&id.into(), &queue.into(), &[], &cpu(amount), &counted);
+    }
+    engine.resolve_quota();
+    engine.set_now(EpochSeconds::new(2000));
+    let mut asked = Vec::new();
+    let history = engine.fair_history(|queue, tenant, _| {
+        asked.push(format!("{queue} {tenant}"));
+        asked.len() <= 2
+    });
+    assert_eq!(asked, ["q namespace ns", "q user bob", "r namespace ns", "q user ada"]);
+    assert_eq!(history.tenants.len(), 1);
+}
+
+#[test]
+fn who_used_less_passes_a_reserving_job_until_it_had_as_much() {
+    let mut engine = engine([turns(TenantOrder::Users, 10)], 100);
+    engine.set_history_half_life(1000);
+    engine.set_order_policy(OrderPolicy::FairHistory);
+    engine.set_reservation_after(Some(60));
+    engine.set_now(EpochSeconds::new(1000));
+    let charge = |engine: &mut Engine, user: &str, cores: i64| {
+        let counted = of(user, "ns", job("x", "q", 0, cpu(1))).ask.counted.clone();
+        engine.charge_job_with_ancestors(&user.into(), &"q".into(), &[], &cpu(cores), &counted);
+    };
+    charge(&mut engine, "ada", 8);
+    charge(&mut engine, "eve", 2);
+    engine.resolve_quota();
+    // Means of 4 and 1.
+    engine.set_now(EpochSeconds::new(2000));
+    engine.remove_job("ada");
+    engine.enqueue_job(of("ada", "ns", job("large", "q", 2000, cpu(9))));
+    assert!(released(&mut engine).is_empty());
+    engine.set_now(EpochSeconds::new(2100));
+    assert!(released(&mut engine).is_empty() && engine.has_reservation("large"));
+    for i in 0..6 {
+        engine.enqueue_job(of("bob", "ns", job(&format!("b{i}"), "q", 2100, cpu(1))));
+    }
+    assert_eq!(released(&mut engine), ["b0", "b1", "b2", "b3"]);
+    // He has four now, and used more every second; what she used counts less.
+    engine.set_now(EpochSeconds::new(2400));
+    assert!(released(&mut engine).is_empty());
+    ["b0", "b1", "b2", "b3"].iter().for_each(|id| engine.remove_job(id));
+    engine.set_now(EpochSeconds::new(2500));
+    let more = released(&mut engine);
+    assert!(more.iter().all(|id| id.starts_with('b')) && more.len() < 4, "{more:?}");
+}
+
+#[test]
+fn while_nothing_is_released_no_updates_pile_up() {
+    let mut engine = engine([turns(TenantOrder::Users, 10)], 100);
+    engine.set_order_policy(OrderPolicy::FairHistory);
+    engine.set_reservation_after(Some(60));
+    let counted = of("ada", "ns", job("x", "q", 0, cpu(1))).ask.counted.clone();
+    engine.enqueue_job(of("bob", "ns", job("large", "q", 0, cpu(9))));
+    engine.charge_job_with_ancestors(&"runs".into(), &"q".into(), &[], &cpu(8), &counted);
+    engine.set_now(EpochSeconds::new(1000));
+    assert!(released(&mut engine).is_empty());
+    assert!(engine.has_reservation("large"));
+    engine.set_paused(Some("maintenance".into()));
+    let mut count = |at: i64| {
+        engine.set_now(EpochSeconds::new(1000 + 10 * at));
+        engine.charge_job(&"runs".into(), &"q".into(), &cpu(7 - at % 2));
+        engine.release_next_by_fit(|_, _| Fit::Yes);
+        engine.size()
+    };
+    let first = count(1);
+    assert!((2..100).all(|at| count(at) <= first + 1));
 }

@@ -77,7 +77,7 @@ impl Engine {
     /// What time it is. It never goes back.
     pub fn set_now(&mut self, now: EpochSeconds) {
         self.now = self.now.max(now);
-        self.decay_mean_usage();
+        self.decay_history();
         self.age_due();
     }
 

@@ -27,6 +27,8 @@ enum Event {
     Aging(&'static str, Option<(u32, i64)>),
     /// Tenants of a queue take turns, or do not.
     Turns(&'static str, Option<TenantOrder>),
+    /// What was used lately counts, or does not.
+    Order(OrderPolicy),
     /// A queue says when its jobs get reservations.
     Wait(&'static str, Option<ReservationWait>),
 }
@@ -51,6 +53,7 @@ fn event() -> impl Strategy<Value = Event> {
             None, Some(TenantOrder::None), Some(TenantOrder::Namespaces), Some(TenantOrder::Users),
         ]))
             .prop_map(|(queue, turns)| Event::Turns(queue, turns)),
+        1 => prop::sample::select(vec![OrderPolicy::Share, OrderPolicy::FairHistory]).prop_map(Event::Order),
     ]
 }
 
@@ -113,6 +116,10 @@ proptest! {
                 Event::Turns(queue, tenant_order) => {
                     let spec = engine.queue_specs().find(|spec| spec.name == queue.into()).unwrap().clone();
                     engine.set_queue(QueueSpec { tenant_order, ..spec });
+                }
+                Event::Order(policy) => {
+                    engine.set_history_half_life(60);
+                    engine.set_order_policy(policy);
                 }
                 Event::Wait(queue, reservation_wait) => {
                     let spec = engine.queue_specs().find(|spec| spec.name == queue.into()).unwrap().clone();
