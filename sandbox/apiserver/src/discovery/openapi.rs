@@ -189,7 +189,7 @@ fn wire_type(wire: Wire) -> (&'static str, &'static str) {
         Wire::Int64 => ("integer", "int64"),
         Wire::Float => ("number", "double"),
         Wire::List => ("array", ""),
-        Wire::Any | Wire::Map | Wire::Struct => ("object", ""),
+        Wire::Any | Wire::Map | Wire::Struct | Wire::SchemaOrList | Wire::SchemaOrBool => ("object", ""),
     }
 }
 

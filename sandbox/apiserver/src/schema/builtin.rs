@@ -29,10 +29,17 @@ pub enum Wire {
     List,
     Map,
     Struct,
+    /// A JSON schema, or a list of them (`JSONSchemaPropsOrArray`).
+    SchemaOrList,
+    /// A JSON schema, or whether anything goes (`JSONSchemaPropsOrBool`).
+    SchemaOrBool,
 }
 
 static TYPES: LazyLock<HashMap<&'static str, Node>> = LazyLock::new(|| parse_table(include_str!("builtin.txt")));
 static ANYTHING: LazyLock<Node> = LazyLock::new(|| Node { preserve: true, ..Node::default() });
+
+/// The type of a JSON schema in a definition.
+pub const JSON_SCHEMA: &str = "apiextensions/v1.JSONSchemaProps";
 
 /// The node of a named type; a name that is not in the table accepts everything.
 pub fn type_node(name: &str) -> &'static Node {
@@ -124,6 +131,8 @@ fn shape_node(shape: &'static str) -> Node {
         "u" => plain(Wire::MicroTime),
         "x" => Node { int_or_string: true, ..plain(Wire::IntOrString) },
         "y" => plain(Wire::Bytes),
+        "L" => Node { preserve: true, map_atomic: true, ..plain(Wire::SchemaOrList) },
+        "B" => Node { preserve: true, map_atomic: true, ..plain(Wire::SchemaOrBool) },
         // Raw JSON is owned as a whole.
         _ => Node { preserve: true, map_atomic: true, ..Node::default() },
     }
@@ -160,6 +169,11 @@ fn canonical_value(value: &mut Value, node: &Node, path: &mut FieldPath, unknown
                 }
             }
         }
+        // They decode themselves, and not strictly: nobody is told of what goes.
+        (Wire::SchemaOrList | Wire::SchemaOrBool, Value::Object(map)) => {
+            walk_struct(map, type_node(JSON_SCHEMA), &mut FieldPath::default(), &mut Vec::new());
+        }
+        (Wire::SchemaOrList, Value::Array(schemas)) if schemas.is_empty() => *value = Value::Null,
         (Wire::Quantity, Value::String(_) | Value::Number(_)) => {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             if let Some(text) = quantity::canonical_quantity(&text) {
@@ -242,6 +256,7 @@ pub fn zero_value(node: &Node) -> Value {
         Wire::Int32 | Wire::Int64 | Wire::Float | Wire::IntOrString => Value::from(0),
         Wire::Quantity => Value::from("0"),
         Wire::Time | Wire::MicroTime | Wire::Bytes | Wire::List | Wire::Map | Wire::Any => Value::Null,
+        Wire::SchemaOrList | Wire::SchemaOrBool => Value::Null,
         Wire::Struct => {
             let mut map = Map::new();
             for (key, property) in &node.members().properties {
@@ -294,6 +309,22 @@ mod tests {
             "status": {}
         });
         assert_eq!(pod, wanted);
+    }
+
+    /// As kube-apiserver 1.36 shows the definition, without a warning.
+    #[test]
+    fn schemas_of_items_and_of_values_lose_what_no_schema_has() {
+        let sent = json!({"type": "string", "foo": 1, "nullable": false, "default": null, "enum": null, "required": [],
+            "description": "", "properties": {"a": {"type": "string", "foo": 2}}});
+        let mut list = json!({"items": sent, "additionalProperties": sent});
+        let mut unknown = Vec::new();
+        make_canonical(&mut list, type_node(JSON_SCHEMA), &mut unknown);
+        let kept = json!({"type": "string", "properties": {"a": {"type": "string"}}});
+        assert_eq!(list, json!({"items": kept, "additionalProperties": kept}));
+        assert!(unknown.is_empty());
+        let mut bare = json!({"type": "array", "items": []});
+        make_canonical(&mut bare, type_node(JSON_SCHEMA), &mut unknown);
+        assert_eq!(bare, json!({"type": "array"}));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::builtin::Wire;
+use super::builtin::{JSON_SCHEMA, Wire, type_node};
 use super::node::{Additional, Link, Node};
 use super::quantity;
 use crate::meta::json_type;
@@ -66,7 +66,7 @@ pub fn restore_error(value: &Value, node: &Node) -> Option<String> {
         (Wire::Struct, _) => Some(format!("cannot restore struct from: {kind}")),
         (Wire::Map, _) => Some(format!("cannot restore map from {kind}")),
         (Wire::List, _) => Some(format!("cannot restore slice from {kind}")),
-        (Wire::Any, _)
+        (Wire::Any | Wire::SchemaOrList | Wire::SchemaOrBool, _)
         | (Wire::String, Value::String(_))
         | (Wire::Bool, Value::Bool(_))
         | (Wire::Int32 | Wire::Int64 | Wire::Float, Value::Number(_)) => None,
@@ -105,6 +105,12 @@ fn find_error(value: &Value, ty: GoType<'_>, place: &mut Place<'_>) -> Option<St
             let owner = ty.named.and_then(|name| name.split('.').next_back()).unwrap_or(place.owner);
             map.iter().find_map(|(key, value)| find_field_error(key, value, ty, &mut Place { owner, path: place.path }))
         }
+        (Wire::SchemaOrList | Wire::SchemaOrBool, Value::Object(_)) => {
+            let schema = GoType { node: type_node(JSON_SCHEMA), named: Some(JSON_SCHEMA), declared: None };
+            find_error(value, schema, place)
+        }
+        (Wire::SchemaOrList, _) | (Wire::SchemaOrBool, Value::Bool(_)) => None,
+        (Wire::SchemaOrBool, _) => Some("boolean or JSON schema expected".to_owned()),
         _ => Some(refuse(json_type(value), ty, place)),
     }
 }
@@ -166,7 +172,7 @@ fn name_of(link: &Link) -> Option<&'static str> {
 /// The type that the decoder of such a value asks for: times are read as strings, int-or-string as a number.
 fn wire_name(wire: Wire) -> &'static str {
     match wire {
-        Wire::Any => "interface {}",
+        Wire::Any | Wire::SchemaOrList | Wire::SchemaOrBool => "interface {}",
         Wire::String | Wire::Time | Wire::MicroTime => "string",
         Wire::Bool => "bool",
         Wire::Int32 | Wire::IntOrString => "int32",
@@ -276,6 +282,22 @@ mod tests {
             "json: cannot unmarshal string into Go struct field \
              SecretVolumeSource.spec.volumes.VolumeSource.secret.defaultMode of type int32"
         );
+    }
+
+    /// The answers of kube-apiserver 1.36 to definitions with such schemas.
+    #[test]
+    fn schemas_of_items_and_of_values_are_decoded_too() {
+        let of = |part: &str, schema: Value| why(JSON_SCHEMA, &json!({"properties": {"a": {part: schema}}}));
+        for part in ["items", "additionalProperties"] {
+            let wanted = format!(
+                "json: cannot unmarshal number into Go struct field JSONSchemaProps.properties.{part}.type of type \
+                 string"
+            );
+            assert_eq!(of(part, json!({"type": 5})), wanted);
+        }
+        assert_eq!(of("additionalProperties", json!(5)), "boolean or JSON schema expected");
+        assert_eq!(of("additionalProperties", json!([])), "boolean or JSON schema expected");
+        assert_eq!(of("additionalProperties", json!(true)) + &of("items", json!(5)), "");
     }
 
     #[test]

@@ -292,7 +292,10 @@ impl Node {
         match self.wire {
             builtin::Wire::Struct | builtin::Wire::Map => Shape::Map,
             builtin::Wire::List => Shape::List,
-            builtin::Wire::Any => match self.types.as_slice() {
+            builtin::Wire::Any | builtin::Wire::SchemaOrList | builtin::Wire::SchemaOrBool => match self
+                .types
+                .as_slice()
+            {
                 [Kind::Object] => {
                     let described = self.preserve || self.embedded || !self.properties.is_empty();
                     if described || !matches!(self.additional, Additional::Absent) { Shape::Map } else { Shape::Any }
