@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::crd::Errors;
 use super::crd_schema::{each_of, flag_of, members_of, object_of, text_of};
+use super::go_pattern::pattern_error;
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Level {
@@ -149,34 +150,10 @@ fn validate_values(schema: &Value, level: Level, field: &str, spared: Spared, er
         validate_nested(not, level, &format!("{field}.not"), Spared::default(), errors);
     }
     let pattern = text_of(schema, "pattern");
-    if !pattern.is_empty()
-        && let Err(error) = regex::Regex::new(pattern)
-    {
-        let detail = format!("must be a valid regular expression, but isn't: {}", go_regex_error(&error, pattern));
+    let ours = || regex::Regex::new(pattern).err().map(|error| format!("error parsing regexp: {error}"));
+    if let Some(why) = pattern_error(pattern).or_else(ours) {
+        let detail = format!("must be a valid regular expression, but isn't: {why}");
         errors.invalid(format!("{field}.pattern"), &pattern.into(), &detail);
-    }
-}
-
-/// The regular expression library's complaint, in Go's words where they are known.
-fn go_regex_error(error: &regex::Error, pattern: &str) -> String {
-    let text = error.to_string();
-    let known = [
-        ("unclosed character class", "missing closing ]"),
-        ("unclosed group", "missing closing )"),
-        ("unopened group", "unexpected )"),
-        ("repetition operator missing expression", "missing argument to repetition operator"),
-    ];
-    match known.iter().find(|(ours, _)| text.contains(ours)) {
-        Some((_, "missing closing ]")) => {
-            let from = pattern.find('[').map_or(pattern, |at| &pattern[at..]);
-            format!("error parsing regexp: missing closing ]: `{from}`")
-        }
-        Some((_, "missing argument to repetition operator")) => {
-            let operator = pattern.find(['*', '+', '?']).map_or(pattern, |at| &pattern[at..=at]);
-            format!("error parsing regexp: missing argument to repetition operator: `{operator}`")
-        }
-        Some((_, go)) => format!("error parsing regexp: {go}: `{pattern}`"),
-        None => format!("error parsing regexp: {text}"),
     }
 }
 

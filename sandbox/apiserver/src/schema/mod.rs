@@ -23,6 +23,7 @@ mod defaults_pod;
 mod embedded;
 mod error;
 mod formats;
+mod go_pattern;
 mod gotext;
 mod lists;
 pub mod names;
