@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::condition::compile_condition;
-use crate::error::go_quote;
+use super::url::split_url;
 use crate::meta::{label_errors, label_value_problems, qualified_name_problems, subdomain_problems};
 use crate::schema::{CauseReason, FieldError};
 
@@ -52,7 +52,7 @@ fn webhook_errors(path: &str, webhook: &Value, mutating: bool) -> Vec<FieldError
     };
     one_of("failurePolicy", &["Fail", "Ignore"]);
     one_of("matchPolicy", &["Equivalent", "Exact"]);
-    if text_of(webhook, "sideEffects").is_empty() {
+    if webhook.get("sideEffects").is_none_or(Value::is_null) {
         errors.push(FieldError::required(format!("{path}.sideEffects"), "must specify one of None, NoneOnDryRun"));
     } else if !matches!(text_of(webhook, "sideEffects"), "None" | "NoneOnDryRun") {
         let field = format!("{path}.sideEffects");
@@ -225,34 +225,26 @@ pub fn client_errors(path: &str, client: &Value) -> Vec<FieldError> {
 }
 
 fn url_errors(path: &str, url: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    if url.starts_with(':') {
-        let why = format!("url must be a valid URL: parse {}: missing protocol scheme{URL_FORM}", go_quote(url));
-        return vec![FieldError::required(path, &why)];
-    }
-    let (rest, fragment) = url.split_once('#').map_or((url, ""), |(a, b)| (a, b));
-    let (rest, query) = rest.split_once('?').map_or((rest, ""), |(a, b)| (a, b));
-    let (scheme, rest) = rest.split_once("://").map_or(("", rest), |(a, b)| (a, b));
-    let authority = if scheme.is_empty() { "" } else { rest.split('/').next().unwrap_or_default() };
-    let (user, host) = match authority.rsplit_once('@') {
-        Some((user, host)) => (Some(user), host),
-        None => (None, authority),
+    let parts = match split_url(url) {
+        Ok(parts) => parts,
+        Err(why) => return vec![FieldError::required(path, &format!("url must be a valid URL: {why}{URL_FORM}"))],
     };
-    if scheme != "https" {
+    let mut errors = Vec::new();
+    if parts.scheme != "https" {
         let why = format!("'https' is the only allowed URL scheme{URL_FORM}");
-        errors.push(FieldError::invalid_text(path, scheme, &why));
+        errors.push(FieldError::invalid_text(path, parts.scheme, &why));
     }
-    if host.is_empty() {
-        errors.push(FieldError::invalid_text(path, host, &format!("host must be specified{URL_FORM}")));
+    if parts.host.is_empty() {
+        errors.push(FieldError::invalid_text(path, parts.host, &format!("host must be specified{URL_FORM}")));
     }
-    if let Some(user) = user {
+    if let Some(user) = parts.user {
         errors.push(FieldError::invalid_text(path, user, "user information is not permitted in the URL"));
     }
-    if !fragment.is_empty() {
-        errors.push(FieldError::invalid_text(path, fragment, "fragments are not permitted in the URL"));
+    if !parts.fragment.is_empty() {
+        errors.push(FieldError::invalid_text(path, parts.fragment, "fragments are not permitted in the URL"));
     }
-    if !query.is_empty() {
-        errors.push(FieldError::invalid_text(path, query, "query parameters are not permitted in the URL"));
+    if !parts.query.is_empty() {
+        errors.push(FieldError::invalid_text(path, parts.query, "query parameters are not permitted in the URL"));
     }
     errors
 }
@@ -387,6 +379,18 @@ mod tests {
     #[test]
     fn a_complete_configuration_is_valid_after_defaulting() {
         assert_eq!(with(&json!({})), Vec::<String>::new());
+    }
+
+    /// As kube-apiserver 1.36 answers.
+    #[test]
+    fn no_side_effects_are_another_mistake_than_empty_ones() {
+        let required = "webhooks[0].sideEffects: Required value: must specify one of None, NoneOnDryRun";
+        assert_eq!(with(&json!({"sideEffects": null})), [required]);
+        let empty = "webhooks[0].sideEffects: Unsupported value: \"\": supported values: \"None\", \"NoneOnDryRun\"";
+        assert_eq!(with(&json!({"sideEffects": ""})), [empty]);
+        let dynamic = with(&json!({"matchConditions": [{"name": "a", "expression": "dyn(1)"}]}));
+        let why = "Invalid value: \"dyn(1)\": must evaluate to bool but got dyn";
+        assert_eq!(dynamic, [format!("webhooks[0].matchConditions[0].expression: {why}")]);
     }
 
     #[test]

@@ -319,6 +319,7 @@ fn is_dynamic(tree: &IdedExpr) -> bool {
     match &tree.expr {
         Expr::Ident(name) => matches!(name.as_str(), "object" | "oldObject" | "params"),
         Expr::Select(select) => !select.test && is_dynamic(&select.operand),
+        Expr::Call(call) if call.func_name == "dyn" => true,
         Expr::Call(call) if call.func_name == operators::INDEX => call.args.first().is_some_and(is_dynamic),
         _ => false,
     }

@@ -12,6 +12,7 @@ mod index;
 mod policy;
 mod policy_config;
 mod review;
+mod url;
 mod webhook;
 
 use std::collections::BTreeSet;
