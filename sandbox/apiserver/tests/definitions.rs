@@ -166,3 +166,77 @@ async fn the_document_of_a_definition_has_its_lists_and_subresources() {
     assert!(parts.contains_key("/apis/names.test/v1/firsts") && parts.contains_key(&format!("{one}/status")));
     assert!(!parts.contains_key(&format!("{one}/scale")));
 }
+
+/// What is decoded strictly is of the version that the body names, and no version is compared before.
+#[tokio::test]
+async fn an_object_of_another_version_is_pruned_before_it_is_refused() {
+    let router = ApiServer::new(Options::default()).router();
+    let mut made = definition("firsts", "Thing", &[], "true");
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object",
+        "properties": {"b": {"type": "string"}}}}});
+    let second = json!({"name": "v2", "served": true, "storage": false, "schema": {"openAPIV3Schema": schema}});
+    made["spec"]["versions"].as_array_mut().unwrap().push(second);
+    assert_eq!(send(&router, "POST", DEFINITIONS, made).await.0, 201);
+    let things = "/apis/names.test/v1/namespaces/default/firsts";
+    let mismatch = |version: &str| {
+        format!(
+            "the API version in the data (names.test/{version}) does not match the expected API version (names.test/v1)"
+        )
+    };
+    for (version, kind, unknown) in [
+        ("v2", "Thing", &["metadata.foo", "more", "spec.a"][..]),
+        ("v9", "Thing", &["metadata.foo", "more", "spec"]),
+        ("v9", "Other", &["metadata.foo"]),
+    ] {
+        let body = json!({"apiVersion": format!("names.test/{version}"), "kind": kind,
+            "metadata": {"name": "x", "foo": 1}, "spec": {"a": "x", "b": "y"}, "more": 1});
+        let (code, status, warnings) = client::send_with(&router, "POST", things, &[], body.clone()).await;
+        assert_eq!((code, status["message"].as_str()), (400, Some(mismatch(version).as_str())));
+        let told: Vec<String> =
+            unknown.iter().map(|field| format!("299 - \"unknown field \\\"{field}\\\"\"")).collect();
+        assert_eq!(warnings, told);
+        let strict = format!("{things}?fieldValidation=Strict");
+        let fields: Vec<String> = unknown.iter().map(|field| format!("unknown field \"{field}\"")).collect();
+        let why = format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {}",
+            fields.join(", ")
+        );
+        assert_eq!(send(&router, "POST", &strict, body).await.1["message"].as_str(), Some(why.as_str()));
+    }
+}
+
+#[tokio::test]
+async fn a_path_to_a_selectable_field_is_read_part_by_part() {
+    let router = ApiServer::new(Options::default()).router();
+    for (path, why) in [
+        (".", "unexpected end of JSON path"),
+        (".spec.", "unexpected end of JSON path"),
+        ("..", "does not refer to a valid field"),
+        (".spec.[\"a\"]", "does not refer to a valid field"),
+        (".spec[a]", "array notation is not allowed"),
+        ("[spec]", "array notation is not allowed"),
+    ] {
+        let mut made = definition("firsts", "Thing", &[], "true");
+        made["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": path}]);
+        let (code, status) = send(&router, "POST", DEFINITIONS, made).await;
+        let told = status["details"]["causes"][0]["message"].as_str().unwrap().to_owned();
+        assert_eq!((code, told.ends_with(&format!(": is an invalid path: {why}"))), (422, true), "{path}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn a_conversion_without_a_webhook_has_none() {
+    let router = ApiServer::new(Options::default()).router();
+    let mut made = definition("firsts", "Thing", &[], "true");
+    made["spec"]["conversion"] = json!({"strategy": "None", "webhook": {}});
+    let (code, shown) = send(&router, "POST", DEFINITIONS, made).await;
+    assert_eq!((code, &shown["spec"]["conversion"]), (201, &json!({"strategy": "None"})));
+}
+
+#[tokio::test]
+async fn a_rule_of_any_type_is_no_rule() {
+    let router = ApiServer::new(Options::default()).router();
+    let (code, status) = send(&router, "POST", DEFINITIONS, definition("firsts", "Thing", &[], "dyn(self)")).await;
+    let told = status["message"].as_str().unwrap();
+    assert_eq!((code, told.ends_with("cel expression must evaluate to a bool")), (422, true), "{told}");
+}

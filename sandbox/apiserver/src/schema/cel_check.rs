@@ -54,7 +54,9 @@ pub fn check_expression(
     let scopes = vec![("self".to_owned(), self_type), ("oldSelf".to_owned(), old)];
     let prefix = if role == Role::Message { "messageExpression " } else { "" };
     let result = infer_type(expression, source, scopes).map_err(|error| format!("{prefix}{error}"))?;
+    let made_dynamic = matches!(&expression.expr, Expr::Call(call) if call.func_name == "dyn");
     match (role, result) {
+        (Role::Rule, Type::Dyn) if made_dynamic => Err("cel expression must evaluate to a bool".to_owned()),
         (_, Type::Dyn) | (Role::Rule, Type::Bool) | (Role::Message, Type::Text) => Ok(()),
         (Role::Message, _) => Err("messageExpression must evaluate to a string".to_owned()),
         (Role::Rule, _) => Err("cel expression must evaluate to a bool".to_owned()),

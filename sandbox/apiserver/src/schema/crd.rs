@@ -32,6 +32,15 @@ pub(super) fn default_spec(crd: &mut Map<String, Value>) {
     if spec.get("conversion").is_none_or(Value::is_null) {
         spec.insert("conversion".to_owned(), json!({"strategy": "None"}));
     }
+    // The internal type has the parts of the webhook, and no webhook.
+    if let Some(conversion) = spec.get_mut("conversion").and_then(Value::as_object_mut)
+        && conversion.get("webhook").is_some_and(|webhook| {
+            webhook.get("clientConfig").is_none_or(Value::is_null)
+                && list_at(webhook, "/conversionReviewVersions").is_empty()
+        })
+    {
+        conversion.remove("webhook");
+    }
     if let Some(service) = spec
         .get_mut("conversion")
         .and_then(|conversion| conversion.pointer_mut("/webhook/clientConfig/service"))

@@ -194,13 +194,21 @@ fn validate_selectable(version: &Value, field: &str, errors: &mut Errors) {
 /// The schema that a path of plain fields leads to.
 fn field_path<'a>(path: &str, schema: &'a Node) -> Result<&'a Node, String> {
     let mut node = schema;
+    const IN_LIST: &str = "array notation is not allowed";
     let Some(rest) = path.strip_prefix('.') else {
+        if path.starts_with('[') {
+            return Err(IN_LIST.to_owned());
+        }
         return Err(format!("expected [ or . but got: {}", path.split(['.', '[', ']']).next().unwrap_or(path)));
     };
-    if path.contains(['[', ']']) {
-        return Err("array notation is not allowed".to_owned());
-    }
-    for part in rest.split('.') {
+    let mut parts = rest.split('.').peekable();
+    while let Some(part) = parts.next() {
+        if part.is_empty() && parts.peek().is_none() {
+            return Err("unexpected end of JSON path".to_owned());
+        }
+        if part.find('[').is_some_and(|at| at > 0) {
+            return Err(IN_LIST.to_owned());
+        }
         node = match (node.properties.get(part), &node.additional) {
             (Some(link), _) => link.node(),
             (None, Additional::Schema(link)) if node.properties.is_empty() => link.node(),

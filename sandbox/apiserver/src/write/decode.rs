@@ -8,6 +8,10 @@ pub struct Decoded {
     pub value: Value,
     /// In the order in which the client is told.
     pub strict: Vec<String>,
+    /// What the body says it is: the kind and the version without its group.
+    said: (String, String),
+    /// It is of another version than the path; strict decoding looks at it first.
+    refused: Option<Status>,
 }
 
 /// `Kind in version "v" cannot be handled as a Kind: why`.
@@ -87,19 +91,19 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
     if !resource.is_custom() && (api_version.is_empty() || api_version == expected) {
         value["apiVersion"] = expected.into();
     } else if api_version != expected {
+        if resource.is_custom() {
+            return decode_other_version(resource, &document, value, (&kind, &api_version));
+        }
         // Their server's scheme still has the version that is no longer served.
         let kept = is_kept(&api_version, &kind);
-        let known = resource.is_custom()
-            || kept
+        let known = kept
             || call
                 .server
                 .registry()
                 .iter()
                 .any(|r| !r.is_custom() && r.api_version() == api_version && r.kind == kind);
         return Err(if known {
-            Status::bad_request(format!(
-                "the API version in the data ({api_version}) does not match the expected API version ({expected})"
-            ))
+            mismatched_version(&api_version, &expected)
         } else {
             unhandled_body(resource, &kind, &version, &not_registered(resource, &kind, &api_version))
         });
@@ -107,7 +111,42 @@ pub(super) fn decode_body(call: &Call) -> Result<Decoded, Status> {
     let unknown = tidy_decoded(resource, &mut value)
         .map_err(|why| unhandled_body(resource, &text(&value, "kind"), &resource.version, &why))?;
     let strict = document.strict_errors(&unknown, resource.is_custom());
-    Ok(Decoded { value, strict })
+    Ok(Decoded { strict, said: (text(&value, "kind"), resource.version.clone()), value, refused: None })
+}
+
+fn mismatched_version(given: &str, expected: &str) -> Status {
+    Status::bad_request(format!(
+        "the API version in the data ({given}) does not match the expected API version ({expected})"
+    ))
+}
+
+/// A custom object of another version than the path's: it is pruned by the schema of the version that it names, or by
+/// none at all, before the versions are compared (`schemaCoercingDecoder`, `UpdateResource`).
+fn decode_other_version(
+    resource: &Resource,
+    document: &Document,
+    mut value: Value,
+    (kind, api_version): (&str, &str),
+) -> Result<Decoded, Status> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    settle_numbers(&mut value);
+    let mut unknown = meta::decode_metadata(&mut value).map_err(|why| unhandled_body(resource, kind, version, &why))?;
+    unknown.sort();
+    if group == resource.group && kind == resource.kind {
+        match resource.schema_of(api_version) {
+            Some(schema) => unknown.extend(schema.prune(&mut value)),
+            None => {
+                let known = |member: &str| matches!(member, "apiVersion" | "kind" | "metadata");
+                unknown.extend(value.as_object().into_iter().flat_map(|m| m.keys()).filter(|m| !known(m)).cloned());
+            }
+        }
+    }
+    Ok(Decoded {
+        strict: document.strict_errors(&unknown, true),
+        said: (kind.to_owned(), version.to_owned()),
+        refused: Some(mismatched_version(api_version, &resource.api_version())),
+        value,
+    })
 }
 
 /// The Go package of a group's internal types.
@@ -279,22 +318,24 @@ pub fn summarize_body(body: &[u8]) -> String {
     }
 }
 
-/// Refuses, warns about or ignores what strict decoding found.
+/// Refuses, warns about or ignores what strict decoding found, then refuses another version than the path's.
 pub(super) fn enforce_strict(call: &mut Call, options: &WriteOptions, decoded: &Decoded) -> Result<(), Status> {
-    if decoded.strict.is_empty() {
-        return Ok(());
-    }
     match options.validation {
+        _ if decoded.strict.is_empty() => {}
         FieldValidation::Ignore => {}
         FieldValidation::Warn => {
             decoded.strict.iter().flat_map(|text| split_repeats(text)).for_each(|text| call.warn(text));
         }
         FieldValidation::Strict => {
             let why = format!("strict decoding error: {}", decoded.strict.join(", "));
-            return Err(unhandled_body(&call.resource, &call.resource.kind, &call.resource.version, &why));
+            let (kind, version) = &decoded.said;
+            let version = go_quote(version);
+            return Err(Status::bad_request(format!(
+                "{kind} in version {version} cannot be handled as a {kind}: {why}"
+            )));
         }
     }
-    Ok(())
+    decoded.refused.clone().map_or(Ok(()), Err)
 }
 
 /// The body's namespace must be the path's; the path's is filled in.

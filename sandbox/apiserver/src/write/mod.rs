@@ -107,8 +107,8 @@ pub async fn update_part(call: &mut Call, part: Part) -> Result<Reply, Status> {
     if call.info.name.is_empty() {
         return Err(Status::bad_request("name must be provided"));
     }
-    check_name(call, &decoded.value)?;
     settle_namespace(call, &mut decoded.value)?;
+    check_name(call, &decoded.value)?;
     edit_object(call, &options, part, Edit::Put(decoded)).await
 }
 
@@ -246,8 +246,8 @@ fn build_candidate(
         Edit::Patch(kind, bytes) => {
             let Patched { mut object, shown, strict } = apply_patch(&call.resource, *kind, bytes, live)?;
             enforce_patch_strict(call, options, *kind, bytes, &shown, &strict)?;
-            check_name(call, &object)?;
             settle_namespace(call, &mut object)?;
+            check_name(call, &object)?;
             Ok(Candidate { object, applied: false })
         }
         Edit::Apply(applied) => {
