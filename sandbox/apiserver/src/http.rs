@@ -175,6 +175,9 @@ fn answer_document(
             if path.starts_with("/version") { &crate::body::FORMATS[..1] } else { &crate::body::FORMATS };
         accept::check_routed(accepted, forms, false)?;
     }
+    if let Some(refusal) = crate::discovery::refuse_document(path, &parts.method) {
+        return Err(refusal);
+    }
     if request::is_discovery(path) {
         accept::negotiate_output(accepted, Forms::None)?;
     }

@@ -106,29 +106,22 @@ impl ListOptions {
     }
 
     fn watch_errors(&self, version_match: &str) -> Vec<FieldError> {
+        let mut forbidden = Vec::new();
         let mut errors = Vec::new();
+        let continued = !self.continue_token.is_empty();
+        if self.send_initial_events.is_some() && version_match != "NotOlderThan" {
+            forbidden.push("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+        }
+        if self.send_initial_events.is_none() && !version_match.is_empty() {
+            forbidden.push("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+        }
+        if continued && (self.send_initial_events.is_none() || !version_match.is_empty()) {
+            forbidden.push("resourceVersionMatch is forbidden when continue is provided");
+        }
         let field = "resourceVersionMatch";
-        if self.send_initial_events.is_some() {
-            if version_match != "NotOlderThan" {
-                let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-                errors.push(FieldError::forbidden(field, why));
-            }
-            if !version_match.is_empty() && version_match != "NotOlderThan" {
-                errors.push(FieldError::not_supported(field, &version_match.into(), &["NotOlderThan"]));
-            }
-            if !self.continue_token.is_empty() {
-                errors
-                    .push(FieldError::forbidden(field, "resourceVersionMatch is forbidden when continue is provided"));
-            }
-        } else {
-            if !version_match.is_empty() {
-                let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-                errors.push(FieldError::forbidden(field, why));
-            }
-            if !self.continue_token.is_empty() {
-                errors
-                    .push(FieldError::forbidden(field, "resourceVersionMatch is forbidden when continue is provided"));
-            }
+        errors.extend(forbidden.into_iter().map(|why| FieldError::forbidden(field, why)));
+        if !matches!(version_match, "" | "NotOlderThan") {
+            errors.push(FieldError::not_supported(field, &version_match.into(), &["NotOlderThan"]));
         }
         errors
     }

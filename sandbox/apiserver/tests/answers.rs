@@ -83,6 +83,8 @@ async fn documents_with_a_route_of_their_own_know_one_method() {
         ("HEAD", "/version", 405),
         ("DELETE", "/api/v1", 405),
         ("POST", "/healthz", 200),
+        ("GET", "/healthz/", 404),
+        ("POST", "/.well-known/openid-configuration", 405),
         ("OPTIONS", "/apis/apps", 200),
         ("POST", "/nope", 404),
     ] {
@@ -331,4 +333,74 @@ async fn an_apply_in_yaml_may_not_say_a_key_twice() {
     let told = "299 - \"line 6: key \\\"a\\\" already set in map\"".to_owned();
     assert_eq!(send("").await, (201, Some(told)));
     assert_eq!(send("&fieldValidation=Ignore").await, (200, None));
+}
+
+/// `ResourceLocation` of each kind; the texts are those of kube-apiserver 1.36.
+#[tokio::test]
+async fn a_proxy_says_why_it_leads_nowhere() {
+    let router = start();
+    let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"name": "h", "port": 80}]}});
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    for (path, body) in [
+        ("/api/v1/namespaces/default/services", service),
+        ("/api/v1/namespaces/default/pods", pod),
+        ("/api/v1/nodes", json!({"metadata": {"name": "n"}})),
+    ] {
+        assert_eq!(send(&router, "POST", path, body).await.0, 201);
+    }
+    for (path, code, why) in [
+        ("namespaces/default/services/s/proxy/", 404, "services \"s\" not found"),
+        ("namespaces/default/services/https:s:h/proxy/", 404, "services \"s\" not found"),
+        ("namespaces/default/services/s:81/proxy/", 503, "no service port 81 found for service \"s\""),
+        ("namespaces/default/services/:80/proxy/", 400, "invalid service request \":80\""),
+        ("namespaces/default/pods/http:p:80/proxy/", 400, "address not allowed"),
+        ("namespaces/default/pods/nope:80/proxy/", 404, "pods \"nope\" not found"),
+        ("nodes/n:10250/proxy/x", 500, "no preferred addresses found; known addresses: []"),
+        ("nodes/a:b:c:d/proxy/", 400, "invalid node request \"a:b:c:d\""),
+    ] {
+        let (found, status) = send(&router, "GET", &format!("/api/v1/{path}"), Value::Null).await;
+        assert_eq!((found, status["message"].as_str()), (code, Some(why)), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_of_another_is_told_before_a_name_of_another() {
+    let router = start();
+    let map = json!({"metadata": {"name": "other", "namespace": "elsewhere"}});
+    let why = "the namespace of the provided object does not match the namespace sent on the request";
+    let (code, status) = send(&router, "PUT", &format!("{MAPS}/m"), map).await;
+    assert_eq!((code, status["message"].as_str()), (400, Some(why)));
+}
+
+#[tokio::test]
+async fn a_limit_range_needs_no_name() {
+    let router = start();
+    let range = json!({"metadata": {}, "spec": {"limits": []}});
+    let (code, made) = send(&router, "POST", "/api/v1/namespaces/default/limitranges", range).await;
+    assert_eq!((code, made["metadata"]["name"].as_str().unwrap().len()), (201, 36));
+}
+
+#[tokio::test]
+async fn a_watch_is_refused_for_each_option_that_does_not_fit() {
+    let router = start();
+    let only = |field: &str, causes: &[&str]| causes.iter().map(|why| format!("{field}: {why}")).collect::<Vec<_>>();
+    let continued = "Forbidden: resourceVersionMatch is forbidden when continue is provided";
+    let needs = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+    let alone = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+    let unknown = "Unsupported value: \"Exact\": supported values: \"NotOlderThan\"";
+    for (query, causes) in [
+        ("continue=x", &[continued][..]),
+        ("resourceVersionMatch=Exact", &[alone, unknown]),
+        ("sendInitialEvents=true&continue=x", &[needs]),
+        ("sendInitialEvents=true&resourceVersionMatch=Exact&continue=x", &[needs, continued, unknown]),
+    ] {
+        let (code, status) = send(&router, "GET", &format!("{MAPS}?watch=true&{query}"), Value::Null).await;
+        let found: Vec<String> = status["details"]["causes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|c| format!("{}: {}", c["field"].as_str().unwrap(), c["message"].as_str().unwrap()))
+            .collect();
+        assert_eq!((code, found), (422, only("resourceVersionMatch", causes)), "{query}");
+    }
 }

@@ -9,7 +9,7 @@ pub use openapi::Cache;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, VARY};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::accept::{Encoding, Forms, negotiate_output};
@@ -28,6 +28,17 @@ const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const OPENAPI_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// The refusal of a document that knows one method only, or of a path that only looks like one.
+pub fn refuse_document(path: &str, method: &Method) -> Option<Status> {
+    match path {
+        "/.well-known/openid-configuration" | "/openid/v1/jwks" if method != Method::GET => {
+            Some(Status::verb_not_allowed())
+        }
+        "/healthz/" | "/readyz/" | "/livez/" => Some(Status::page_not_found()),
+        _ => None,
+    }
+}
 
 /// Answers GET on a path that is not an object's: `/`, `/api`, `/apis`, `/api/v1`, `/apis/<group>[/<version>]`,
 /// `/openapi/...`, `/version`, `/healthz`, `/readyz`, `/livez`. `None`: no such path.

@@ -32,6 +32,11 @@ pub fn prepare_create(
         ("", "pods") => crate::pod::prepare_create(server, object)?,
         ("", "services") => crate::service::prepare_create(server, object, dry_run)?,
         ("", "secrets") => prepare_secret(object),
+        // Of all kinds this one needs no name (`limitrangeStrategy`).
+        ("", "limitranges") if meta::object_name(object).is_empty() => {
+            let name = server.new_id().to_string();
+            meta::metadata_mut(object).insert("name".into(), name.into());
+        }
         ("", "nodes") => {
             taint_new_node(object);
             complete_status(resource, object);
