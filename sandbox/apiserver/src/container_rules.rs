@@ -45,8 +45,7 @@ pub fn container_errors(container: &Value, role: Role, spec: &Value, at: &str) -
     }
     errors.extend(crate::pod_references::reference_errors(container, spec, at));
     let (restarts, known) = (container.get("restartPolicy"), ["Always", "Never", "OnFailure"]);
-    let odd =
-        restarts.filter(|given| role == Role::Init && given.as_str().is_some_and(|given| !known.contains(&given)));
+    let odd = restarts.filter(|given| given.as_str().is_some_and(|given| !known.contains(&given)));
     errors.extend(odd.map(|given| FieldError::not_supported(format!("{at}.restartPolicy"), given, &known)));
     let mut paths = BTreeSet::new();
     for (index, mount) in items_of(container, "volumeMounts").iter().enumerate() {

@@ -99,6 +99,7 @@ pub fn core_errors(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
         }
     }
     if old.is_none() && event.get("eventTime").is_some_and(Value::is_string) {
+        errors.extend(homeless_error(namespace, own));
         // An event of the new style is held to the new rules, under its old names.
         let new = convert_event(event.clone(), "events.k8s.io/v1");
         let shared = ["reportingController", "reportingInstance", "action", "reason"];
@@ -107,6 +108,42 @@ pub fn core_errors(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
                 error.field = "reportingComponent".into();
             }
             errors.push(error);
+        }
+    }
+    errors
+}
+
+/// An object without a namespace has its events in `default` or `kube-system`.
+fn homeless_error(namespace: &str, own: &str) -> Option<FieldError> {
+    let misplaced = namespace.is_empty() && !matches!(own, "default" | "kube-system");
+    let why = "does not match event.namespace";
+    misplaced.then(|| FieldError::invalid_text("involvedObject.namespace", namespace, why))
+}
+
+/// What an event of the new style may not have any more, and what its series has (`ValidateEventCreate`).
+fn new_style_errors(event: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let set = |pointer: &str| match event.pointer(pointer) {
+        None | Some(Value::Null) => false,
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(other) => other.as_i64() != Some(0),
+    };
+    for (shown, pointers) in [
+        ("firstTimestamp", &["/deprecatedFirstTimestamp"][..]),
+        ("lastTimestamp", &["/deprecatedLastTimestamp"]),
+        ("count", &["/deprecatedCount"]),
+        ("source", &["/deprecatedSource/component", "/deprecatedSource/host"]),
+    ] {
+        if pointers.iter().any(|pointer| set(pointer)) {
+            errors.push(FieldError::invalid_text(shown, "", "needs to be unset"));
+        }
+    }
+    if let Some(series) = event.get("series").filter(|series| series.is_object()) {
+        if series.get("count").and_then(Value::as_i64).unwrap_or(0) < 2 {
+            errors.push(FieldError::invalid_text("series.count", "", "should be at least 2"));
+        }
+        if !set("/series/lastObservedTime") {
+            errors.push(FieldError::required("series.lastObservedTime", ""));
         }
     }
     errors
@@ -132,6 +169,9 @@ pub fn validate_event(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
     if let Some(old) = old {
         return immutable_errors(event, old);
     }
+    let namespace = event.pointer("/regarding/namespace").and_then(Value::as_str).unwrap_or_default();
+    errors.extend(homeless_error(namespace, meta::metadata_text(event, "namespace")));
+    errors.extend(new_style_errors(event));
     let controller = text_of(event, "reportingController");
     if controller.is_empty() {
         errors.push(FieldError::required("reportingController", ""));
@@ -193,6 +233,30 @@ fn immutable_errors(event: &Value, old: &Value) -> Vec<FieldError> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    /// The answers of kube-apiserver 1.36 to such events.
+    #[test]
+    fn an_event_of_the_new_style_has_nothing_of_the_old() {
+        let told = |members: Value| {
+            let mut event = json!({"kind": "Event", "apiVersion": "events.k8s.io/v1",
+                "metadata": {"name": "e", "namespace": "n"}, "eventTime": "2020-01-01T00:00:00.000000Z",
+                "regarding": {"namespace": "other"}, "reportingController": "a.b/c", "reportingInstance": "i",
+                "action": "a", "reason": "r", "type": "Normal"});
+            event = crate::patch::merge_patch(&event, &members).unwrap();
+            let errors = validate_event(&event, None);
+            errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect::<Vec<_>>()
+        };
+        assert!(told(json!({})).is_empty());
+        let misplaced = ["involvedObject.namespace: Invalid value: \"\": does not match event.namespace"];
+        assert_eq!(told(json!({"regarding": {"namespace": null, "kind": "Node"}})), misplaced);
+        assert_eq!(told(json!({"deprecatedCount": 1})), ["count: Invalid value: \"\": needs to be unset"]);
+        let from = json!({"deprecatedSource": {"host": "a"}, "deprecatedCount": 0});
+        assert_eq!(told(from), ["source: Invalid value: \"\": needs to be unset"]);
+        assert_eq!(
+            told(json!({"series": {"count": 1}})),
+            ["series.count: Invalid value: \"\": should be at least 2", "series.lastObservedTime: Required value"]
+        );
+    }
 
     #[test]
     fn the_views_rename_and_come_back() {
