@@ -210,6 +210,10 @@ async fn nobody_grants_rights_that_they_do_not_have() {
     let (status, missing, _) =
         client::send_with(&router, "POST", &bindings, &[ALICE], binding("d", "Role", "nope")).await;
     assert_eq!((status, missing["details"]["kind"].as_str().unwrap()), (404, "rolebindings"));
+    let mut odd = binding("odd", "Role", "x");
+    odd["roleRef"]["kind"] = "Foo".into();
+    let (status, odd, _) = client::send_with(&router, "POST", &bindings, &[ALICE], odd).await;
+    assert_eq!((status, odd["message"].as_str()), (500, Some("unsupported role reference kind: \"Foo\"")));
     assert_eq!(client::send_with(&router, "POST", &bindings, &[ALICE], binding("e", "Role", "a")).await.0, 201);
 }
 

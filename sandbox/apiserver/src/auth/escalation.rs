@@ -42,6 +42,9 @@ pub fn refuse_escalation(call: &Call, object: &Value, old: Option<&Value>, kept:
         "rolebindings" | "clusterrolebindings" => {
             let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
             let (kind, name) = (text("/roleRef/kind"), text("/roleRef/name"));
+            if !matches!(kind, "Role" | "ClusterRole") {
+                return Err(Status::unknown(format!("unsupported role reference kind: {}", go_quote(kind))));
+            }
             let plural = if kind == "ClusterRole" { "clusterroles" } else { "roles" };
             if may(call, "bind", plural, name) {
                 return Ok(());
