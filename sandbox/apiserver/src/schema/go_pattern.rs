@@ -1,6 +1,8 @@
 //! Why Go refuses a regular expression, in its words (`regexp/syntax`, `parse`). What Go takes and this cannot tell
 //! from an error is not refused here.
 
+use std::collections::BTreeSet;
+
 /// The repetitions that Go takes.
 const MOST_REPEATS: u32 = 1000;
 
@@ -20,11 +22,13 @@ struct Parser<'a> {
     /// Open groups.
     groups: usize,
     before: Before,
+    /// Named classes that there are.
+    classes: BTreeSet<&'a str>,
 }
 
 /// `error parsing regexp: why`, if Go refuses the pattern.
 pub fn pattern_error(pattern: &str) -> Option<String> {
-    let mut parser = Parser { pattern, at: 0, groups: 0, before: Before::Nothing };
+    let mut parser = Parser { pattern, at: 0, groups: 0, before: Before::Nothing, classes: BTreeSet::new() };
     while let Some(next) = parser.rest().chars().next() {
         if let Err(why) = parser.step(next) {
             return Some(format!("error parsing regexp: {why}"));
@@ -134,8 +138,10 @@ impl<'a> Parser<'a> {
                 Some(']') if self.at > first => break,
                 Some('\\') => self.read_escape()?,
                 Some('[') if self.rest().starts_with("[:") => {
-                    let end = self.rest().find(":]").map_or(1, |end| end + 2);
-                    self.at += end;
+                    let name =
+                        length_of(self.rest().get(2..).unwrap_or_default(), |c| c.is_ascii_alphabetic() || c == '^');
+                    let ends = self.rest().get(2 + name..).is_some_and(|rest| rest.starts_with(":]"));
+                    self.at += if ends { name + 4 } else { 1 };
                 }
                 Some(other) => self.at += other.len_utf8(),
             }
@@ -157,11 +163,11 @@ impl<'a> Parser<'a> {
             'p' | 'P' => {
                 let named = rest.get(2..).is_some_and(|rest| rest.starts_with('{'));
                 length = match named {
-                    true => rest.find('}').map_or(rest.len(), |end| end + 1),
+                    true => rest.len().min(4 + length_of(rest.get(3..).unwrap_or_default(), |c| c != '}')),
                     false => length + rest.chars().nth(2).map_or(0, char::len_utf8),
                 };
                 let class = rest.get(..length).unwrap_or(rest);
-                if regex::Regex::new(class).is_err() {
+                if self.classes.insert(class) && regex::Regex::new(class).is_err() {
                     return Err(told("invalid character class range", class));
                 }
             }
@@ -176,10 +182,15 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// The bytes that a text begins with and that are such characters.
+fn length_of(text: &str, is_one: impl Fn(char) -> bool) -> usize {
+    text.find(|c| !is_one(c)).unwrap_or(text.len())
+}
+
 /// The length of `{n}`, `{n,}` or `{n,m}` and whether Go takes the numbers; other braces are text.
 fn counted(rest: &str) -> Option<(usize, bool)> {
-    let end = rest.find('}')?;
-    let inner = rest.get(1..end)?;
+    let end = 1 + length_of(rest.get(1..)?, |c| c.is_ascii_digit() || c == ',');
+    let inner = rest.get(1..end).filter(|_| rest[end..].starts_with('}'))?;
     let (low, high) = inner.split_once(',').map_or((inner, None), |(low, high)| (low, Some(high)));
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -227,6 +238,17 @@ mod tests {
             ("[]", "missing closing ]: `[]`"),
         ] {
             assert_eq!(pattern_error(pattern), Some(format!("error parsing regexp: {why}")), "{pattern}");
+        }
+    }
+
+    /// Found by an attacker: each `[:` was searched to the end of the pattern.
+    #[test]
+    fn a_long_pattern_is_read_once() {
+        for part in ["[:", "x{", "\\p{L}", "x{1,"] {
+            let (long, began) = (format!("[{}", part.repeat(100_000)), std::time::Instant::now());
+            pattern_error(&long);
+            pattern_error(long.trim_start_matches('['));
+            assert!(began.elapsed().as_secs() < 5, "{part}");
         }
     }
 
