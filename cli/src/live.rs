@@ -127,11 +127,14 @@ async fn read_host(client: &Client, namespace: Option<&str>, controllers: Option
         lost: Vec::new(),
     };
     // What a workload asks for is read by them.
+    let mut unknown = None;
     match settings? {
-        Ok(settings) => live.settings = settings,
+        Ok((settings, namespace)) => {
+            live.settings = settings;
+            unknown = live.read_fair_history(client, namespace).await;
+        }
         Err(gap) => live.gaps.push(gap),
     }
-    let unknown = live.read_fair_history(client, controllers).await;
     live.settings.apply_to(&mut live.controller);
     let answers = kinds.into_iter().zip(answers).map(|(kind, answer)| Ok((kind, answer?)));
     observe_sources(&mut live, client, answers.collect::<anyhow::Result<_>>()?).await;
@@ -144,10 +147,12 @@ async fn read_host(client: &Client, namespace: Option<&str>, controllers: Option
 impl Live {
     /// Has the controller's code go on from what was used lately, where that counts. That of tenants not everybody may
     /// read: a gap, if somebody takes turns.
-    async fn read_fair_history(&mut self, client: &Client, controllers: Option<&str>) -> Option<Gap> {
+    async fn read_fair_history(&mut self, client: &Client, namespace: &str) -> Option<Gap> {
         if self.settings.order != OrderPolicy::FairHistory {
             return None;
         }
+        // Not in another namespace, where others may write.
+        let controllers = Some(namespace);
         let (without_queues, without_tenants) =
             ("it is taken that queues used nothing lately", "shares of tenants are of what they have now");
         let (queues, tenants) = futures::join!(
@@ -233,16 +238,19 @@ async fn observe_sources(live: &mut Live, client: &Client, answers: Vec<(ObjectK
         clusters.iter().filter(|cluster| !is_ready(cluster)).filter_map(|one| one.metadata.name.clone()).collect();
 }
 
-/// The controller's settings, or the reason why they can not be read.
-async fn read_settings(client: &Client, namespace: Option<&str>) -> anyhow::Result<Result<Settings, Gap>> {
-    let namespaces: Vec<&str> = namespace.map_or_else(|| settings::NAMESPACES.to_vec(), |one| vec![one]);
+/// The controller's settings and its namespace, or the reason why they can not be read.
+async fn read_settings<'a>(
+    client: &Client,
+    namespace: Option<&'a str>,
+) -> anyhow::Result<Result<(Settings, &'a str), Gap>> {
+    let namespaces: Vec<&'a str> = namespace.map_or_else(|| settings::NAMESPACES.to_vec(), |one| vec![one]);
     let mut whys = Vec::new();
     for namespace in &namespaces {
         let maps: Api<DynamicObject> =
             Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<ConfigMap>(&()));
         let why = match maps.get(settings::NAME).await {
             Ok(found) => match Settings::read_config_map(&found.data) {
-                Ok(settings) => return Ok(Ok(settings)),
+                Ok(settings) => return Ok(Ok((settings, *namespace))),
                 Err(wrong) => wrong,
             },
             Err(kube::Error::Api(status)) if status.code == 404 => "there is none".to_owned(),

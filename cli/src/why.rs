@@ -6,8 +6,8 @@ mod object_words;
 use std::{collections::BTreeSet, fmt::Write as _, process::ExitCode};
 
 use caldera_controller::explain::{
-    Basis, ClusterView, Explanation, InLine, Placed, Pods, RunLimitView, Verdict, explain_job, explain_without_binding,
-    find_binding, list_jobs_of_hyper_job,
+    Basis, ClusterView, Explanation, InLine, Placed, Pods, RunLimitView, TenantTurn, Verdict, explain_job,
+    explain_without_binding, find_binding, list_jobs_of_hyper_job,
 };
 use caldera_core::{gang::WorkloadRef, reason::Reason, run_limit::RunTime, text::count_noun};
 use caldera_crds::{karmada::work::ResourceBinding, workload::WorkloadKind};
@@ -315,7 +315,11 @@ fn write_facts(text: &mut String, answer: &Answer) {
         fact("Queue", format!("{queue}{}, priority {}{gained}", place.unwrap_or_default(), job.priority));
     }
     if let Some(turn) = &job.turn {
-        let lately = if turn.with_history { " with what it used lately" } else { "" };
+        let lately = match turn {
+            TenantTurn { with_history: true, .. } => " with what it used lately",
+            TenantTurn { lacks_history: true, .. } => "; what was used lately is not known, and places may be others",
+            _ => "",
+        };
         fact("Turn", format!("{} has {} % of the queue{lately}: who has less goes first", turn.tenant, turn.percent));
     }
     if let Some(deadline) = &job.deadline {

@@ -194,6 +194,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
                 }
                 if settings != before {
                     published.send_replace(settings.clone());
+                    saves.hasten(config.clock.now());
                 }
                 None
             }

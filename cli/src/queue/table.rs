@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use caldera_controller::explain::{Amounts, QueueView, RunningLimit};
+use caldera_controller::explain::{Amounts, QueueView, RunningLimit, TenantTurn};
 use caldera_core::{
     quantity::Quantity,
     text::{count_noun, name_some},
@@ -74,7 +74,11 @@ pub(super) fn format_queues(queues: &[QueueView], tree: bool, form: TableForm) -
         }
         if let Some(first) = queue.tenant_shares.first() {
             let shares = name_some(&queue.tenant_shares);
-            let lately = if first.with_history { ", with what they used lately" } else { "" };
+            let lately = match first {
+                TenantTurn { with_history: true, .. } => ", with what they used lately",
+                TenantTurn { lacks_history: true, .. } => "; what they used lately is not known: turns may be others",
+                _ => "",
+            };
             let _ = writeln!(text, "\n{}: of it {shares}{lately}", queue.name);
         }
         if let Some(aging) = &queue.priority_aging {

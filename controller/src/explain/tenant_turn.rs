@@ -15,11 +15,15 @@ pub struct TenantTurn {
     pub percent: u64,
     /// What it used lately is in it (order `fair-history`).
     pub with_history: bool,
+    /// What it used lately counts, and is not known to who asks: turns may be others.
+    pub lacks_history: bool,
 }
 
 impl TenantTurn {
     pub(super) fn new((tenant, percent): (&Tenant, u64), engine: &Engine) -> Self {
-        Self { tenant: tenant.to_string(), percent, with_history: engine.counts_tenant_history() }
+        let with_history = engine.counts_tenant_history();
+        let lacks_history = engine.history_half_life().is_some() && !with_history;
+        Self { tenant: tenant.to_string(), percent, with_history, lacks_history }
     }
 }
 

@@ -131,8 +131,8 @@ impl Objects {
         let of_user = order == Some(TenantOrder::Users) || limits(|limits| limits.of_user);
         let user = self.workload_of(binding).filter(|_| of_user).and_then(|workload| workload.submitter.clone());
         let of_namespace = match order {
-            Some(TenantOrder::Namespaces) => true,
-            Some(TenantOrder::Users) if user.is_none() => true,
+            // A job of which no user is known has the turn of all of its namespace.
+            Some(TenantOrder::Namespaces | TenantOrder::Users) => true,
             _ => limits(|limits| limits.of_namespace),
         };
         let namespace = of_namespace.then(|| Tenant::Namespace(Arc::clone(&binding.key.namespace)));

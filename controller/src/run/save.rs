@@ -52,6 +52,11 @@ impl SaveTimes {
         self.actions.take_if(|at| *at <= now).map(|_| Save::Actions)
     }
 
+    /// Something else counts from now on: all of it is saved soon.
+    pub(super) fn hasten(&mut self, now: Timestamp) {
+        self.all = self.all.min(add_wait(now, ACTIONS_WITHIN));
+    }
+
     /// When to ask again.
     pub(super) fn find_next(&self) -> Timestamp {
         self.actions.map_or(self.all, |at| at.min(self.all))
@@ -131,6 +136,9 @@ mod tests {
         assert_eq!((times.take_due(true, at(109)), times.find_next()), (None, at(110)));
         assert_eq!((times.take_due(true, at(110)), times.find_next()), (Some(Save::Actions), at(300)));
         assert_eq!((times.take_due(false, at(111)), times.find_next()), (None, at(300)));
+        times.hasten(at(200));
+        assert_eq!((times.find_next(), times.take_due(false, at(210))), (at(210), Some(Save::All)));
+        let mut times = SaveTimes { all: at(300), ..times };
         assert_eq!(times.take_due(true, at(295)), None);
         assert_eq!((times.take_due(true, at(300)), times.find_next()), (Some(Save::All), at(600)));
     }

@@ -308,8 +308,7 @@ impl Model {
                     let key = (name.clone(), tenant, resource);
                     let more = self.tenant_mean.get(&key).copied().unwrap_or(0) - used;
                     let mean = used + more.div_euclid(1 << half_lives);
-                    let is_little = used == 0 && real < ANY && mean * 10_000 <= real;
-                    self.tenant_mean.insert(key, if is_little { 0 } else { mean });
+                    self.tenant_mean.insert(key, mean);
                 }
             }
         }
@@ -334,12 +333,7 @@ impl Model {
         let half_lives = (self.now - until) / HALF_LIFE;
         let age = |mean: i128| if half_lives > 32 { 0 } else { mean.div_euclid(1 << half_lives) };
         self.mean.values_mut().for_each(|mean| *mean = age(*mean));
-        let all: Vec<_> = self.tenant_mean.iter().map(|(key, mean)| (key.clone(), age(*mean))).collect();
-        for ((queue, tenant, resource), mean) in all {
-            let real = self.ceiling(std::slice::from_ref(&queue), resource);
-            let is_little = real < ANY && mean * 10_000 <= real;
-            self.tenant_mean.insert((queue, tenant, resource), if is_little { 0 } else { mean });
-        }
+        self.tenant_mean.values_mut().for_each(|mean| *mean = age(*mean));
         self.tenant_mean.retain(|_, mean| *mean != 0);
     }
 

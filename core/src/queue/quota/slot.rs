@@ -30,6 +30,9 @@ impl QueueIndex {
     }
 }
 
+/// Tenants without jobs of which it is known what they used lately, at most: those who used most.
+const MOST_REMEMBERED: usize = 1000;
+
 /// The name of the queue above all queues.
 pub(crate) const ROOT: &str = "root";
 
@@ -161,6 +164,14 @@ impl Slot {
     fn drop_tenants_without_use(&mut self) {
         let running = &self.own_running;
         self.of_tenants.retain(|tenant, charge| !charge.mean().is_empty() || !running.get(*tenant).is_zero());
+        if self.of_tenants.len() <= MOST_REMEMBERED {
+            return;
+        }
+        let idle = self.of_tenants.iter().filter(|(tenant, _)| running.get(**tenant).is_zero());
+        let mut idle: Vec<_> = idle.map(|(tenant, charge)| (charge.share_of_mean(&self.real), *tenant)).collect();
+        idle.sort_unstable();
+        let more = idle.len().saturating_sub(MOST_REMEMBERED);
+        idle.into_iter().take(more).for_each(|(_, tenant)| drop(self.of_tenants.remove(&tenant)));
     }
 
     /// The resources and tenants of its history.

@@ -24,9 +24,6 @@ impl TenantOrder {
     }
 }
 
-/// What is this part at most of what a queue may have is forgotten once nothing of it is held.
-const LEAST_PART: i128 = 10_000;
-
 /// What the jobs of one tenant are charged in a queue, what they used lately, and the shares that this is.
 ///
 /// Shares are worked out when they are first asked for, until the charge or what the queue may have changes.
@@ -95,13 +92,9 @@ impl TenantCharge {
     pub(crate) fn decay_mean(&mut self, kept: KeptFraction, counts: bool, real: &Ceilings) {
         let mut mean = DimAmounts::default();
         for (dim, _) in self.mean.iter().chain(self.amounts.iter()) {
-            let (was, most) = (self.mean.get(dim), real.get(dim));
-            let now = if counts && most.is_some() { self.amounts.get(dim) } else { Amount::ZERO };
-            let aged = kept.age_mean(was, now);
-            let is_little = most.is_some_and(|most| aged.0.saturating_mul(LEAST_PART) <= most.0);
-            if !now.is_zero() || !is_little {
-                mean.set(dim, aged);
-            }
+            let (was, has_ceiling) = (self.mean.get(dim), real.get(dim).is_some());
+            let now = if counts && has_ceiling { self.amounts.get(dim) } else { Amount::ZERO };
+            mean.set(dim, kept.age_mean(was, now));
         }
         self.set_mean(mean);
     }
@@ -192,7 +185,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::queue::quota::{amounts::Dims, history::Decay};
+    use crate::queue::quota::{
+        amounts::Dims,
+        history::{Decay, HISTORY_HALF_LIFE, TICK},
+    };
 
     fn share(part: i128, whole: i128) -> TenantShare {
         TenantShare::new(Amount(part), Amount(whole))
@@ -233,23 +229,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_next_to_nothing_is_forgotten_once_none_of_it_is_held() {
+    fn what_is_held_now_and_then_adds_up() {
         let mut dims = Dims::default();
-        let cpu = dims.intern_resource(&"cpu".into());
+        let [cpu, card] = ["cpu", "card"].map(|name| dims.intern_resource(&name.into()));
         let mut real = Ceilings::nothing();
-        real.set(cpu, Some(Amount(1_000_000)));
-        let mut mean = DimAmounts::default();
-        mean.set(cpu, Amount(150));
-        let mut charge = TenantCharge::default();
-        charge.add_mean(&mean);
-        let half = Decay::new(60).keep_after(60);
-        charge.decay_mean(half, true, &real);
-        assert!(charge.mean().is_empty());
-        charge.add_times(&[(cpu, Amount(10))], 1);
-        charge.decay_mean(half, true, &real);
-        assert_eq!(charge.mean().get(cpu), Amount(5), "a mean begins small");
-        charge.decay_mean(half, false, &real);
-        assert!(charge.mean().is_empty(), "who takes no turns counts for nothing");
+        real.set(cpu, Some(Amount(1 << 40)));
+        real.set(card, None);
+        let (mut charge, held) = (TenantCharge::default(), [(cpu, Amount(1 << 20)), (card, Amount(1 << 20))]);
+        let tick = Decay::new(HISTORY_HALF_LIFE).keep_after(TICK);
+        // Every second tick, and a millionth of the ceiling: half of it is used in the long run.
+        let ticks = 3 * HISTORY_HALF_LIFE / TICK;
+        for at in 0..ticks {
+            let times = 1 - at % 2;
+            charge.add_times(&held, times);
+            charge.decay_mean(tick, true, &real);
+            charge.add_times(&held, -times);
+        }
+        let mean = charge.mean().get(cpu).0;
+        assert!((1 << 18..1 << 19).contains(&mean), "{mean}");
+        assert_eq!(charge.mean().get(card), Amount::ZERO, "what has no ceiling is in no share");
+        charge.add_times(&held, 1);
+        charge.decay_mean(Decay::new(60).keep_after(60), false, &real);
+        let (left, half) = (charge.mean().get(cpu).0, mean / 2);
+        assert!((left - half).abs() <= 1, "who takes no turns counts for nothing: {left} {half}");
     }
 
     proptest! {

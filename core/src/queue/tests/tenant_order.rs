@@ -221,7 +221,7 @@ fn the_history_of_tenants_is_told_taken_over_and_forgotten() {
     second.set_queue(turns(TenantOrder::Users, 10));
     second.resolve_quota();
     assert_eq!(told(&second).tenants, BTreeMap::new(), "a queue made anew begins with nothing");
-    first.set_now(EpochSeconds::new(1000 + 14 * 100));
+    first.set_now(EpochSeconds::new(1000 + 33 * 100));
     assert_eq!(told(&first).tenants, BTreeMap::new(), "what was used long ago is nothing");
 }
 
@@ -253,6 +253,23 @@ fn without_the_history_of_tenants_their_shares_are_of_what_they_have() {
     assert_eq!((engine.counts_tenant_history(), percent(&engine)), (true, 30));
     engine.ignore_tenant_history();
     assert_eq!((engine.counts_tenant_history(), percent(&engine)), (false, 60));
+}
+
+#[test]
+fn of_tenants_without_jobs_a_thousand_who_used_most_are_remembered() {
+    let mut engine = engine([turns(TenantOrder::Users, 10)], 100);
+    engine.set_history_half_life(1000);
+    engine.set_order_policy(OrderPolicy::FairHistory);
+    engine.set_now(EpochSeconds::new(1000));
+    engine.resolve_quota();
+    let mean = |at: i64| [("cpu", Quantity::from_milli(at + 1))].into_iter().collect();
+    let user = |at: i64| Tenant::User(format!("{at:04}").into());
+    let means = (0..1200).map(|at| (user(at), mean(at))).collect();
+    let at = EpochSeconds::new(1000);
+    engine.add_fair_history(&FairHistory { at, tenants: [("q".into(), means)].into(), ..FairHistory::default() });
+    engine.set_now(EpochSeconds::new(1010));
+    let kept = &told(&engine).tenants["q"];
+    assert!(kept.keys().eq((200..1200).map(user).collect::<Vec<_>>().iter()), "{}", kept.len());
 }
 
 #[test]
