@@ -207,7 +207,8 @@ async fn what_was_used_lately_is_read_where_it_counts_and_its_lack_is_reported()
             path => {
                 let mut items = items(path);
                 if path.ends_with("queues") {
-                    items[0]["metadata"]["annotations"] = json!({"caldera.dev/order": turns});
+                    items[0]["metadata"]["annotations"] =
+                        turns.map_or_else(|| json!({}), |turns| json!({"caldera.dev/order": turns}));
                     items[0]["spec"]["deserved"] = json!({"cpu": "1"});
                 }
                 (200, list(items))
