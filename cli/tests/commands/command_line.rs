@@ -316,10 +316,10 @@ fn every_subcommand_has_help() {
         for word in words {
             assert!(text.contains(word), "{word} is not in the help of {subcommand}: {text}");
         }
-        // Every option says what it is for: a line of flags is followed by text.
+        // Every option says what it is for: a line of flags is followed by text, which is indented further.
         let mut lines = text.lines().skip_while(|line| !line.starts_with("Options")).skip(1).peekable();
         while let Some(line) = lines.next() {
-            let flag = line.trim_start().starts_with("--") || line.trim_start().starts_with("-h");
+            let flag = ["  -", "      --"].iter().any(|start| line.starts_with(start));
             let described =
                 line.trim().split_once("  ").is_some() || lines.peek().is_some_and(|next| !next.trim().is_empty());
             assert!(!flag || described, "{subcommand}: nothing is said of {line:?}");
