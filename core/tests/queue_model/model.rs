@@ -301,9 +301,9 @@ impl Model {
                 let used = self.used(Some(&name), resource).as_nano();
                 let more = self.mean_of(&name, resource) - used;
                 self.mean.insert((name.clone(), resource), used + more.div_euclid(1 << half_lives));
-                let real = self.ceiling(std::slice::from_ref(&name), resource);
+                let has_ceiling = self.has.get(&(name.clone(), resource)).is_some_and(|has| has.real < ANY);
                 for tenant in self.tenants() {
-                    let counts = real < ANY && self.takes_turns(&name, &tenant);
+                    let counts = has_ceiling && self.takes_turns(&name, &tenant);
                     let used = if counts { self.tenant_use(&name, &tenant, resource) } else { 0 };
                     let key = (name.clone(), tenant, resource);
                     let more = self.tenant_mean.get(&key).copied().unwrap_or(0) - used;
