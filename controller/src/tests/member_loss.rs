@@ -245,15 +245,54 @@ fn a_gang_of_which_a_part_never_started_waits_for_no_lost_cluster() {
     assert_eq!(world.pass(100), ["a-job"]);
 }
 
+/// Takes a job off its clusters and lets it run again.
+fn suspend_and_resume(world: &mut World) {
+    world.patch("Job", "a", &json!({"metadata": {"annotations": {"caldera.dev/suspended": "true"}}}));
+    world.settle();
+    copies_go(world);
+    world.patch("Job", "a", &json!({"metadata": {"annotations": {"caldera.dev/suspended": null}}}));
+}
+
+#[test]
+fn a_lost_cluster_where_a_part_never_started_is_not_waited_for_after_a_later_withdrawal_either() {
+    let mut world = split();
+    set_ready(&mut world, "m2", false);
+    report(&mut world, works("m2", &["a"]));
+    time_out(&mut world, "m2");
+    assert_eq!(world.pass(100), ["a-job"]);
+    for _ in 0..2 {
+        world.patch("ResourceBinding", "a-job", &json!({"spec": {"clusters": [{"name": "m1", "replicas": 5}]}}));
+        suspend_and_resume(&mut world);
+        assert_eq!(world.pass(100), ["a-job"], "{}", eviction(&world));
+        assert_eq!(eviction(&world)["unstarted"], json!(["m2"]));
+    }
+    // In m2 again, who knows what started there.
+    place(&mut world);
+    suspend_and_resume(&mut world);
+    assert!(world.pass(2000).is_empty(), "it would run twice");
+    assert!(eviction(&world)["unstarted"].is_null());
+}
+
+#[test]
+fn a_cluster_that_is_back_is_waited_for_even_where_a_part_never_started() {
+    let mut world = split();
+    set_ready(&mut world, "m2", false);
+    report(&mut world, works("m2", &["a"]));
+    time_out(&mut world, "m2");
+    assert_eq!(world.pass(100), ["a-job"]);
+    world.patch("ResourceBinding", "a-job", &json!({"spec": {"clusters": [{"name": "m1", "replicas": 5}]}}));
+    set_ready(&mut world, "m2", true);
+    suspend_and_resume(&mut world);
+    assert!(world.pass(100).is_empty(), "Karmada has not cleaned it");
+    assert_eq!(report(&mut world, works("m2", &[])), ["a-job"]);
+}
+
 #[test]
 fn what_is_evicted_while_its_cluster_is_lost_waits_for_its_old_copy_too() {
     let mut world = split();
     set_ready(&mut world, "m2", false);
     report(&mut world, works("m2", &["a"]));
-    world.patch("Job", "a", &json!({"metadata": {"annotations": {"caldera.dev/suspended": "true"}}}));
-    world.settle();
-    copies_go(&mut world);
-    world.patch("Job", "a", &json!({"metadata": {"annotations": {"caldera.dev/suspended": null}}}));
+    suspend_and_resume(&mut world);
     assert!(world.pass(2000).is_empty(), "it would run twice");
     // A restart does not know yet what Works there are.
     world.restart();

@@ -7,6 +7,8 @@
 //! restart it, or if it ran for as long as it may. Victims of a preemption get their record in
 //! [`preemption`](crate::decide::preemption::attempt).
 
+use std::collections::BTreeSet;
+
 use caldera_core::{
     queue::preemption::{EvictionRecord, LastMove},
     reason::{EvictionCause, RequeueCause},
@@ -136,8 +138,19 @@ fn continue_eviction_record(binding: &Binding, reason: &str, message: String, no
         reason: reason.to_owned(),
         message,
         avoid: Vec::new(),
+        unstarted: list_unstarted_parts(binding),
         moved: before.and_then(find_last_move),
     }
+}
+
+/// Clusters that a binding left because a part of it had not started there, and has not been in since.
+pub(crate) fn list_unstarted_parts(binding: &Binding) -> Vec<String> {
+    let before = binding.eviction.as_deref();
+    let late = before.filter(|before| before.reason == PODS_READY_TIMEOUT).map(|before| &before.avoid);
+    let earlier = before.map(|before| &before.unstarted);
+    let all: BTreeSet<&String> = late.into_iter().chain(earlier).flatten().collect();
+    let is_in = |name: &String| binding.clusters.iter().any(|(cluster, _)| cluster.as_str() == name);
+    all.into_iter().filter(|name| !is_in(name)).cloned().collect()
 }
 
 /// When a job last left a hot cluster, and what it avoids since: of this record, or of the one that it goes on from.

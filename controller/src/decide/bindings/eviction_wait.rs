@@ -7,7 +7,8 @@
 //!   left a lost member or one that refused its copy, after its backoff where it has one.
 //! - So does every Volcano Job, whatever took it off its clusters, and then until a new copy is not forgotten by its
 //!   member with the old one ([`copy_cleanup`](super::copy_cleanup)). A part that did not start in time counts as gone
-//!   here too. A job that was made anew under the name of one deleted a moment ago waits for that one's copies.
+//!   here too; in a lost cluster it does for as long as that is lost and the job does not go back there, whatever takes
+//!   the job off its clusters next. A job that was made anew under the name of one deleted a moment ago waits for that one's copies.
 //! - Any other requeued job waits for its backoff.
 //! - A victim stays out of its queue while the attempt that evicted it is open and until its own pods are gone, so that
 //!   it does not take back what it just gave.
@@ -144,7 +145,7 @@ pub(crate) fn has_old_copies(
     binding: &Binding,
     now: EpochSeconds,
 ) -> bool {
-    let counts = |cluster: &str| !is_late(binding.eviction.as_deref(), cluster);
+    let counts = |cluster: &str| !is_late(objects, binding.eviction.as_deref(), cluster);
     let left_lost = binding.eviction.as_deref().is_some_and(|record| record.reason == MEMBER_LOST);
     let listed = &binding.orphan_copies;
     let is_there = |cluster: &str| counts(cluster) && !(left_lost && objects.losses.is_fenced(cluster, now));
@@ -154,10 +155,14 @@ pub(crate) fn has_old_copies(
             .any(|(cluster, is_seen)| counts(cluster) && (is_seen || !left_lost))
 }
 
-/// Whether a part of a gang did not start in time in this cluster: too little of it was on nodes.
-fn is_late(record: Option<&EvictionRecord>, cluster: &str) -> bool {
-    let record = record.filter(|record| record.reason == PODS_READY_TIMEOUT);
-    record.is_some_and(|record| record.avoid.iter().any(|late| late == cluster))
+/// Whether a part of a gang did not start in time in this cluster: too little of it was on nodes. That it was so earlier
+/// counts where nothing can be seen of it now.
+fn is_late(objects: &Objects, record: Option<&EvictionRecord>, cluster: &str) -> bool {
+    let is_in = |names: &[String]| names.iter().any(|name| name == cluster);
+    record.is_some_and(|record| {
+        (record.reason == PODS_READY_TIMEOUT && is_in(&record.avoid))
+            || (is_in(&record.unstarted) && objects.losses.is_lost(&cluster.into()))
+    })
 }
 
 /// Why a Volcano Job whose old copies go, or went a moment ago, does not wait in its queue yet.
@@ -190,7 +195,7 @@ fn list_clusters_with_possible_copies<'a>(
         return binding.held_in.iter().collect();
     }
     let mut unproven = objects.losses.list_clusters_with_possible_copies(&binding.key, now);
-    unproven.retain(|cluster| !is_late(binding.eviction.as_deref(), cluster.as_str()));
+    unproven.retain(|cluster| !is_late(objects, binding.eviction.as_deref(), cluster.as_str()));
     unproven
 }
 

@@ -36,7 +36,7 @@ use jiff::Timestamp;
 use crate::{
     decide::{
         bindings::{
-            eviction::{find_last_move, is_requeue, is_withdrawal, waits_for_copies},
+            eviction::{find_last_move, is_requeue, is_withdrawal, list_unstarted_parts, waits_for_copies},
             eviction_wait::{compute_eviction_expiry, explain_eviction_wait, has_old_copies},
             jobs::{JobPhase, Jobs},
         },
@@ -249,6 +249,7 @@ impl Preemption {
             reason: victim.why.token().to_owned(),
             message: victim.why.to_string(),
             avoid: Vec::new(),
+            unstarted: list_unstarted_parts(binding),
             moved: binding.eviction.as_deref().and_then(find_last_move),
         }
     }

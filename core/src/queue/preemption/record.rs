@@ -35,6 +35,9 @@ pub struct EvictionRecord {
     /// Clusters where it did not start: others come first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub avoid: Vec<String>,
+    /// Clusters that it left before that because a part of it had not started there, and has not been in since.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unstarted: Vec<String>,
     /// When it last left a hot cluster, where this record is not of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved: Option<LastMove>,
