@@ -230,6 +230,8 @@ fn view_queue(
     let spec = controller.objects.queues.get(name).map(|queue| &queue.spec);
     let root = name.as_str() == ROOT_QUEUE;
     let parent = spec.and_then(|spec| spec.parent.clone()).unwrap_or_else(|| ROOT_QUEUE.into());
+    // A fifo queue says it in vain.
+    let is_followed = |order: &TenantOrder| *order == TenantOrder::None || controller.jobs.engine.takes_turns(name);
     QueueView {
         name: name.clone(),
         parent: (!root).then_some(parent),
@@ -244,7 +246,7 @@ fn view_queue(
             Some(Dequeue::Fifo) => "fifo",
             _ => "traverse",
         },
-        tenant_order: spec.and_then(|spec| spec.tenant_order).map(TenantOrder::as_str),
+        tenant_order: spec.and_then(|spec| spec.tenant_order).filter(is_followed).map(TenantOrder::as_str),
         tenant_shares: counts.map(|_| list_tenant_shares(&controller.jobs.engine, name)).unwrap_or_default(),
         priority_aging: spec.and_then(|spec| spec.aging).map(|aging| aging.to_string()),
         amounts: list_amounts(controller, name, None),

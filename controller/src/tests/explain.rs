@@ -506,3 +506,16 @@ fn what_queues_used_lately_is_shown_where_it_counts() {
     let of_root = tree.iter().find(|queue| queue.parent.is_none()).unwrap();
     assert!(of_root.amounts.iter().all(|of| of.used_lately.is_none()), "nobody takes turns with the root");
 }
+
+#[test]
+fn a_queue_that_says_in_vain_that_tenants_take_turns_is_not_said_to_go_by_them() {
+    let mut world = World::new(10);
+    let order = |world: &World| list_queues(&world.controller).into_iter().find_map(|view| view.tenant_order);
+    let says = json!({"metadata": {"annotations": {"caldera.dev/order": "drf-by-user"}}});
+    world.patch("Queue", "q", &says);
+    world.settle();
+    assert_eq!(order(&world), Some("drf-by-user"));
+    world.patch("Queue", "q", &json!({"spec": {"dequeueStrategy": "fifo"}}));
+    world.settle();
+    assert_eq!(order(&world), None);
+}

@@ -30,6 +30,12 @@ impl Engine {
         Some((tenant, self.tenant_share(order, *node, *shape).percent()))
     }
 
+    /// Whether tenants of a queue take turns there: a fifo queue says it in vain, and so does each where age counts.
+    #[must_use]
+    pub fn takes_turns(&self, queue: &QueueName) -> bool {
+        self.queues.find_node(queue).is_some_and(|node| self.find_tenant_order(node).is_some())
+    }
+
     /// The users of a queue where they take turns, or else the namespaces, with how many percent of it each has, the
     /// largest first. Where history counts, what each used lately is in it.
     #[must_use]
