@@ -10,6 +10,7 @@ mod manifests;
 pub(crate) mod names;
 #[cfg(test)]
 mod reference;
+mod reservation;
 mod sandbox;
 mod simulate;
 mod topology;
@@ -33,6 +34,7 @@ pub use self::{
     install::{InstallArgs, UpgradeArgs},
     job::{JobAction, JobExecArgs, JobListArgs, JobLogsArgs, JobMoveArgs, JobNamesArgs, JobOrder, PodsArgs},
     manifests::{DeployArgs, ManifestGroup, ManifestsArgs},
+    reservation::{ReservationAction, ReservationCreateArgs},
     sandbox::{DemoArgs, KarmadaSimArgs, MemberSimArgs, SandboxArgs},
     simulate::{ReportForm, SimulateArgs},
     topology::{DiscoverArgs, TopologyAction},
@@ -119,6 +121,9 @@ pub enum Command {
     /// Lists and describes members, cordons, drains and uncordons them.
     #[command(subcommand, alias = "clusters", after_help = ask::ASK_EXIT)]
     Cluster(ClusterAction),
+    /// Keeps an amount of the fleet for some queues, or for nobody, for a time; lists what is kept.
+    #[command(subcommand, alias = "reservations", after_help = ask::ASK_EXIT)]
+    Reservation(ReservationAction),
     /// Stops all releases in the whole fleet, whatever restarts, until `unpause`. What is released runs on.
     #[command(after_help = ask::ASK_EXIT)]
     Pause(PauseArgs),
@@ -181,6 +186,7 @@ impl Command {
             | Self::Job(_)
             | Self::Events(_)
             | Self::Cluster(_)
+            | Self::Reservation(_)
             | Self::Pause(_)
             | Self::Unpause(_)
             | Self::History(_)

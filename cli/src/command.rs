@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::{
     args::Command, cluster, completion, components, console, demo, doctor, events, history, install, job, manifests,
-    output, queue, sandbox, server, shadow, simulate, top, topology, uninstall, upgrade, usage, why,
+    output, queue, reservation, sandbox, server, shadow, simulate, top, topology, uninstall, upgrade, usage, why,
 };
 
 /// Runs a subcommand to its end.
@@ -32,6 +32,7 @@ pub async fn run_command(command: Command) -> anyhow::Result<ExitCode> {
         Command::Job(action) => job::run_job(action).await,
         Command::Events(args) => events::run_events(args).await,
         Command::Cluster(action) => cluster::run_cluster(action).await,
+        Command::Reservation(action) => reservation::run_reservation(action).await,
         Command::Pause(args) => queue::pause_releases(args).await,
         Command::Unpause(args) => queue::unpause_releases(args).await,
         Command::History(args) => history::run_history(args).await,

@@ -38,6 +38,7 @@ pub mod output;
 mod pods;
 pub mod queue;
 pub mod repeat;
+mod reservation;
 pub mod roles;
 pub mod sandbox;
 pub mod server;

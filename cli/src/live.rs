@@ -333,10 +333,16 @@ async fn list_source(
         return Ok((empty(), gap.filter(|_| needed)));
     }
     match (source, namespace) {
-        // Without them priorities count as zero and no namespace has opted in, which is acceptable.
-        (ObjectKind::Classes | ObjectKind::Namespaces | ObjectKind::PodGroups | ObjectKind::Links, _) => {
-            Ok((empty(), gap))
-        }
+        // Without them priorities count as zero, no namespace has opted in and nothing is kept for a time, which is
+        // acceptable.
+        (
+            ObjectKind::Classes
+            | ObjectKind::Namespaces
+            | ObjectKind::PodGroups
+            | ObjectKind::Links
+            | ObjectKind::CapacityReservations,
+            _,
+        ) => Ok((empty(), gap)),
         (ObjectKind::Bindings | ObjectKind::Workloads(_) | ObjectKind::HyperJobs, Some(namespace)) => {
             let own = list_objects(client, source, Some(namespace)).await;
             Ok((own.map_or(SourceAnswer::Nothing, |(listed, _)| SourceAnswer::Some(listed)), gap))

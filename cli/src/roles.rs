@@ -118,7 +118,7 @@ fn build_reader_roles() -> [Value; 3] {
         ("scheduling.k8s.io", &["priorityclasses"], READ),
         (BINDINGS, &["resourcebindings"], READ),
         ("cluster.karmada.io", &["clusters"], READ),
-        (OURS, &["clusterinventories", "federationtopologies", "workloadkinds"], READ),
+        (OURS, &["clusterinventories", "capacityreservations", "federationtopologies", "workloadkinds"], READ),
         (DATA.0, DATA.1, READ),
     ];
     let role = |name: &str, rules: Vec<Value>| {
@@ -200,7 +200,11 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
                 (DATA.0, &["datasources"], &["create", "delete"]),
                 // Of the jobs of HyperJobs.
                 ("policy.karmada.io", &["propagationpolicies"], &["list", "watch", "create", "patch", "delete"]),
-                (OURS, &["clusterinventories", "federationtopologies", "workloadkinds"], FOLLOW),
+                (
+                    OURS,
+                    &["clusterinventories", "capacityreservations", "federationtopologies", "workloadkinds"],
+                    FOLLOW,
+                ),
                 EVENTS,
                 CLASSES,
             ]);
@@ -238,7 +242,7 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
                 // Expected starts, and where pods are.
                 ("", &["namespaces"], &["list"]),
                 ("scheduling.k8s.io", &["priorityclasses"], READ),
-                (OURS, &["clusterinventories", "federationtopologies", "workloadkinds"], READ),
+                (OURS, &["clusterinventories", "capacityreservations", "federationtopologies", "workloadkinds"], READ),
                 (DATA.0, DATA.1, READ),
                 (HYPER_JOBS.0, HYPER_JOBS.1, READ),
             ]);

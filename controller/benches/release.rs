@@ -137,6 +137,7 @@ fn build_host(queues: usize, slots: usize, mut jobs: Vec<Workload>, bindings: Ve
     controller.observe(Input::DataSources(Event::Reset(vec![])), now);
     controller.observe(Input::DataClaims(Event::Reset(vec![])), now);
     controller.observe(Input::HyperJobs(Event::Reset(vec![])), now);
+    controller.observe(Input::CapacityReservations(Event::Reset(vec![])), now);
     for kind in WorkloadKind::ALL {
         let jobs = if kind == WorkloadKind::VolcanoJob { std::mem::take(&mut jobs) } else { vec![] };
         controller.observe(Input::Workloads(kind, Event::Reset(jobs)), now);

@@ -39,6 +39,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use caldera_crds::{
+    capacity_reservation::CapacityReservation,
     karmada::{
         cluster::Cluster,
         work::{ResourceBinding, Work},
@@ -366,6 +367,7 @@ fn watch_host(
     follower.follow_typed(optional(), |it: DataSource| Some(DataSourceFacts::read(&it)), Input::DataSources);
     follower.follow_typed(optional(), |it: DataSourceClaim| Some(DataClaimFacts::read(&it)), Input::DataClaims);
     follower.follow_json(hyper_job_resource(), optional(), HyperJobFacts::read, Input::HyperJobs);
+    follower.follow_typed::<CapacityReservation, _, _>(optional(), Some, Input::CapacityReservations);
     // Not every host has these kinds: nothing waits for them.
     follower.follow_typed::<FederationTopology, _, _>(all(), Some, Input::Links);
     follower.follow_typed(all(), |command: Command| CommandFacts::read(&command), Input::Commands);

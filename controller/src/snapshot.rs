@@ -8,6 +8,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
+    capacity_reservation::CapacityReservation,
     live_job::LiveJob,
     place,
     queue::{QueueSpec, ledger::AdmissionStage},
@@ -32,6 +33,8 @@ pub struct Snapshot {
     pub clusters: Vec<place::Cluster>,
     /// The links that are declared between clusters.
     pub links: FederationTopology,
+    /// Amounts that are kept for a time.
+    pub reservations: Vec<CapacityReservation>,
     /// Jobs that wait or hold something, by the name of their bindings.
     pub jobs: Vec<LiveJob>,
 }
@@ -48,6 +51,7 @@ pub fn take_snapshot(controller: &Controller) -> Snapshot {
         queues: objects.queues.values().map(|queue| queue.spec.clone()).collect(),
         clusters: controller.capacity.list_clusters(),
         links: controller.capacity.fleet().links().clone(),
+        reservations: objects.capacity_reservations.list_kept(),
         jobs: objects.bindings.values().filter_map(|binding| job(binding)).collect(),
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod admission;
 pub mod autoscaling;
+pub mod capacity_reservation;
 pub mod card_choice;
 pub mod card_model;
 pub mod card_quota;

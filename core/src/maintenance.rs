@@ -156,7 +156,7 @@ impl ExpectedRun {
     }
 
     /// Who should have ended by now and has not may run for ever.
-    fn known_end(self) -> Option<EpochSeconds> {
+    pub(crate) fn known_end(self) -> Option<EpochSeconds> {
         let is_to_come = |end: &EpochSeconds| *end > self.from;
         let said = self.ends.filter(is_to_come).map(|ends| ends.saturating_add(self.delay));
         said.into_iter().chain(self.limit.filter(is_to_come)).min()
@@ -171,7 +171,7 @@ impl ExpectedRun {
 
 impl MaintenanceWindow {
     /// Whether such a run can not start for it.
-    fn keeps_out(&self, run: ExpectedRun) -> bool {
+    pub(crate) fn keeps_out(&self, run: ExpectedRun) -> bool {
         let reaches_into = match run.known_end() {
             Some(ends) => ends > self.start,
             None => run.from.saturating_add(run.delay) >= self.start.saturating_sub(self.notice),

@@ -306,6 +306,15 @@ pub enum Reason {
         /// In line.
         position: Position,
     },
+    /// There is quota, but it would take an amount that is kept for others, or for nobody, for a time.
+    CapacityReserved {
+        /// The job's queue.
+        queue: QueueName,
+        /// Which reservation, and how much is left.
+        detail: String,
+        /// In line.
+        position: Position,
+    },
     /// It would not fit even if all clusters were empty.
     NeverFits {
         /// What is short, where (from placement).

@@ -8,6 +8,7 @@
 pub mod action;
 pub mod allowed_classes;
 pub mod binding;
+pub mod capacity_reservation;
 pub mod cel;
 pub mod chosen_settings;
 pub mod cluster_annotations;

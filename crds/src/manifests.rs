@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use crate::{
+    capacity_reservation,
     karmada::{apps, cluster, config, policy, work},
     links, published,
     schema::{mark_pod_template, mark_volume_claim, object_schema},
@@ -349,6 +350,22 @@ pub fn build_federation_crds() -> Vec<Value> {
             of("MEASURED", "date", ".spec.measuredAt"),
             of("VALID", "integer", ".spec.validForSeconds"),
         ]),
+        Definition::for_kind::<capacity_reservation::CapacityReservation>(&["spec"])
+            .with_short_names(&["capres"])
+            .with_columns(&[
+                of("START", "string", ".spec.start"),
+                of("END", "string", ".spec.end"),
+                of("QUEUES", "string", ".spec.queues"),
+                of("REASON", "string", ".spec.reason"),
+            ])
+            .edit_schema("/properties/spec", |spec| {
+                spec["required"] = json!(["amounts", "start", "end"]);
+                let amount = &mut spec["properties"]["amounts"]["additionalProperties"];
+                amount["minimum"] = json!(0);
+                amount["pattern"] =
+                    json!(amount["pattern"].as_str().unwrap_or_default().replacen("^(\\+|-)?", "^\\+?", 1));
+                spec["x-kubernetes-validations"] = capacity_reservation::build_reservation_rules();
+            }),
         Definition::for_kind::<links::FederationTopology>(&["spec"])
             .with_short_names(&["ftopo"])
             .with_status()

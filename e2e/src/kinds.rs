@@ -67,6 +67,8 @@ pub enum Kind {
     Inventory,
     /// federation.caldera.dev FederationTopology.
     Links,
+    /// federation.caldera.dev CapacityReservation.
+    CapacityReservation,
     /// apiextensions.k8s.io CustomResourceDefinition.
     Definition,
     /// config.karmada.io ResourceInterpreterCustomization.
@@ -133,6 +135,9 @@ impl Kind {
             Self::Links => {
                 api_resource("federation.caldera.dev", "v1alpha1", "FederationTopology", "federationtopologies")
             }
+            Self::CapacityReservation => {
+                api_resource("federation.caldera.dev", "v1alpha1", "CapacityReservation", "capacityreservations")
+            }
             Self::Definition => {
                 api_resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions")
             }
@@ -171,6 +176,7 @@ impl Kind {
                 | Self::Numatopology
                 | Self::Inventory
                 | Self::Links
+                | Self::CapacityReservation
                 | Self::AdmissionPolicy
                 | Self::AdmissionPolicyBinding
                 | Self::Definition

@@ -115,6 +115,7 @@ fn start_world(now: Timestamp) -> Controller {
         Input::DataSources(Event::Reset(vec![])),
         Input::DataClaims(Event::Reset(vec![])),
         Input::HyperJobs(Event::Reset(vec![])),
+        Input::CapacityReservations(Event::Reset(vec![])),
     ] {
         controller.observe(input, now);
     }

@@ -13,6 +13,7 @@ use std::{
 };
 
 use caldera_core::{
+    capacity_reservation::CapacityReservation,
     gang::{Gang, QueueName, WorkloadRef},
     inventory::{HyperNode, Node, Pod, round_up_request},
     live_job::LiveJob,
@@ -127,6 +128,10 @@ pub(crate) fn build_world(state: &State, assume: Millis) -> Result<(World, RunSo
     let world = World::new(clusters.collect(), state.queues.clone(), jobs, since(state.now))?;
     let terms = state.jobs.iter().map(|job| (Arc::clone(&job.name), read_terms(job))).collect();
     let (links, mut rules) = (state.links.clone(), state.rules.clone());
+    for CapacityReservation { window, .. } in &mut rules.reservations {
+        let since = |time: EpochSeconds| EpochSeconds::new(time.seconds_since(origin));
+        (window.start, window.end) = (since(window.start), since(window.end));
+    }
     for history in &mut rules.histories {
         history.at = EpochSeconds::new(history.at.seconds_since(origin));
     }

@@ -2,8 +2,9 @@
 //!
 //! Rule: what is not said is as the controller has it by default (`controller/src/config.rs`).
 
-use caldera_core::queue::{
-    FairHistory, HISTORY_HALF_LIFE, OrderPolicy, RESERVATION_AFTER, preemption::PreemptionPolicy,
+use caldera_core::{
+    capacity_reservation::CapacityReservation,
+    queue::{FairHistory, HISTORY_HALF_LIFE, OrderPolicy, RESERVATION_AFTER, preemption::PreemptionPolicy},
 };
 
 /// See the module.
@@ -19,6 +20,8 @@ pub struct Rules {
     pub ignores_tenant_history: bool,
     /// Seconds that a job is blocked before it gets a reservation; `None` makes none.
     pub reservation_after: Option<i64>,
+    /// Amounts that are kept for a time.
+    pub reservations: Vec<CapacityReservation>,
     /// Who is evicted for whom.
     pub preemption: PreemptionPolicy,
 }
@@ -31,6 +34,7 @@ impl Default for Rules {
             histories: Vec::new(),
             ignores_tenant_history: false,
             reservation_after: Some(RESERVATION_AFTER),
+            reservations: Vec::new(),
             preemption: PreemptionPolicy::default(),
         }
     }

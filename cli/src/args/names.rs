@@ -53,6 +53,11 @@ pub(crate) fn complete_cluster_names() -> ArgValueCompleter {
     complete_from(|| api_resource("cluster.karmada.io", "v1alpha1", "Cluster", "clusters"))
 }
 
+/// Names of CapacityReservations.
+pub(crate) fn complete_reservation_names() -> ArgValueCompleter {
+    complete_from(|| api_resource("federation.caldera.dev", "v1alpha1", "CapacityReservation", "capacityreservations"))
+}
+
 /// Names of namespaces.
 pub(crate) fn complete_namespace_names() -> ArgValueCompleter {
     complete_from(|| api_resource("", "v1", "Namespace", "namespaces"))

@@ -37,7 +37,7 @@ pub(super) fn build_state(
         members: read_members(seen.clusters, reported),
         queues: seen.queues,
         links: seen.links,
-        rules: read_rules(settings, history),
+        rules: Rules { reservations: seen.reservations, ..read_rules(settings, history) },
         jobs: seen.jobs,
         ..State::default()
     }
@@ -51,6 +51,7 @@ fn read_rules(settings: &Settings, history: &KnownHistory) -> Rules {
         ignores_tenant_history: history.lacks_tenants,
         reservation_after: Some(settings.reservation_after).filter(|seconds| *seconds > 0),
         preemption: settings.build_preemption_policy(),
+        reservations: Vec::new(),
     }
 }
 

@@ -23,11 +23,12 @@ const RELEASED: [&str; 8] = [
 ];
 
 /// Tokens that are said of nothing but what waits for its release.
-const WAITING: [&str; 16] = [
+const WAITING: [&str; 17] = [
     "WaitingForQuota",
     "WaitingForRunningJobs",
     Reason::BLOCKED_BY_RESERVATION,
     Reason::CLUSTERS_RESERVED,
+    Reason::CAPACITY_RESERVED,
     "Reclaimed",
     "Preempted",
     "Requeued",

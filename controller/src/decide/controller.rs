@@ -235,6 +235,7 @@ impl Controller {
                 }
                 return self.capacity.set_federation_topology(self.links.merge_topology());
             }
+            Input::CapacityReservations(event) => self.objects.apply_capacity_reservations(event),
             Input::Commands(event) => {
                 let of_queues = event.clone().filter_map(CommandFacts::for_queue);
                 of_queues.into_iter().for_each(|event| self.queues.lifecycle.observe_commands(event));
@@ -315,6 +316,11 @@ impl Controller {
                     self.queues.annotations.forget(&name, self.now);
                     self.jobs.changed = true;
                     reopened.extend(access.then_some(name));
+                }
+                Change::CapacityReservations => {
+                    let kept = self.objects.capacity_reservations.list_kept();
+                    self.jobs.engine.set_capacity_reservations(kept);
+                    self.jobs.changed = true;
                 }
                 Change::Binding(key) => {
                     self.reassess_binding(&key);

@@ -312,6 +312,7 @@ fn find_written_wait(controller: &Controller, workload: Option<&Workload>) -> Op
         Reason::BLOCKED_BY_RESERVATION | Reason::CLUSTERS_RESERVED => {
             "which clusters it keeps for whom, and until when"
         }
+        Reason::CAPACITY_RESERVED => "what is kept for a time, and you may not see that",
         "Requeued" | "Preempted" | "Reclaimed" => "how long old pods took to go",
         _ => return None,
     };

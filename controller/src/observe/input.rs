@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use caldera_core::{fleet::Update, gang::ClusterName, queue::FairHistory};
 use caldera_crds::{
+    capacity_reservation::CapacityReservation,
     karmada::{cluster::Cluster, work::ResourceBinding},
     links::FederationTopology,
     tenancy::NamespaceFacts,
@@ -65,6 +66,8 @@ pub enum Input {
     DataClaims(Event<DataClaimFacts>),
     /// Declared links between clusters.
     Links(Event<FederationTopology>),
+    /// Amounts that are kept for a time.
+    CapacityReservations(Event<CapacityReservation>),
     /// Commands for queues and Volcano Jobs.
     Commands(Event<CommandFacts>),
     /// CronJobs of one group.
@@ -117,6 +120,7 @@ impl Input {
             Self::DataSources(_) => "DataSource",
             Self::DataClaims(_) => "DataSourceClaim",
             Self::Links(_) => "FederationTopology",
+            Self::CapacityReservations(_) => "CapacityReservation",
             Self::Commands(_) => "Command",
             Self::CronJobs(WorkloadKind::VolcanoJob, _) => "Volcano CronJob",
             Self::CronJobs(..) => "CronJob",
@@ -159,6 +163,7 @@ pub fn read_object(kind: ObjectKind, object: Value) -> Result<Option<Input>, ser
             return Ok(HyperJobFacts::read(object).map(|facts| Input::HyperJobs(Event::Applied(facts))));
         }
         ObjectKind::Links => Input::Links(parse(object, FederationTopology::clone)?),
+        ObjectKind::CapacityReservations => Input::CapacityReservations(parse(object, CapacityReservation::clone)?),
     }))
 }
 

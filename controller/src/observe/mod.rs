@@ -5,6 +5,7 @@
 //! events of the watches, and says what changed ([`Change`]). Nothing here decides.
 
 mod binding;
+mod capacity_reservations;
 mod cluster;
 mod command;
 mod cron_job;

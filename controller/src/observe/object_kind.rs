@@ -31,6 +31,8 @@ pub enum ObjectKind {
     HyperJobs,
     /// Declared links between clusters.
     Links,
+    /// Amounts that are kept for a time.
+    CapacityReservations,
 }
 
 impl ObjectKind {
@@ -49,7 +51,7 @@ impl ObjectKind {
     pub fn list_required() -> BTreeSet<Self> {
         [Self::Queues, Self::Bindings, Self::PodGroups, Self::Classes, Self::Clusters, Self::Namespaces]
             .into_iter()
-            .chain([Self::DataSources, Self::DataClaims, Self::HyperJobs])
+            .chain([Self::DataSources, Self::DataClaims, Self::HyperJobs, Self::CapacityReservations])
             .chain(WorkloadKind::ALL.map(Self::Workloads))
             .collect()
     }
@@ -72,6 +74,9 @@ impl ObjectKind {
             Self::HyperJobs => api_resource("training.volcano.sh", "v1alpha1", "HyperJob", "hyperjobs"),
             Self::Links => {
                 api_resource("federation.caldera.dev", "v1alpha1", "FederationTopology", "federationtopologies")
+            }
+            Self::CapacityReservations => {
+                api_resource("federation.caldera.dev", "v1alpha1", "CapacityReservation", "capacityreservations")
             }
         }
     }

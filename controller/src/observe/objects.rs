@@ -21,11 +21,15 @@ use caldera_core::{
     place::Groups,
     resources::Resources,
 };
-use caldera_crds::{names::volcano::ROOT_QUEUE, tenancy::NamespaceFacts, workload::WorkloadKind};
+use caldera_crds::{
+    capacity_reservation::CapacityReservation, names::volcano::ROOT_QUEUE, tenancy::NamespaceFacts,
+    workload::WorkloadKind,
+};
 use caldera_runtime::watch::Event;
 
 use super::{
     binding::{Binding, Key},
+    capacity_reservations::CapacityReservations,
     cluster::ClassFacts,
     data_claim::DataObjects,
     fingerprint::fingerprint,
@@ -63,6 +67,8 @@ pub(crate) enum Change {
     BindingGone(Box<Binding>),
     /// The PodGroup of a binding changed or is gone.
     PodGroup(Key),
+    /// Other amounts are kept for a time.
+    CapacityReservations,
     /// Claims and sources may not say what they should.
     Data(DataChange),
     /// All bindings may be affected.
@@ -83,6 +89,7 @@ pub(crate) struct Objects {
     by_workload: BTreeMap<Arc<WorkloadRef>, Key>,
     /// Bindings by the UID of their workload, for PodGroups that change.
     by_owner: BTreeMap<Arc<str>, Key>,
+    pub(crate) capacity_reservations: CapacityReservations,
     classes: BTreeMap<String, ClassFacts>,
     pub(super) known_namespaces: BTreeMap<String, NamespaceFacts>,
     /// Which bindings are in a workload affinity group.
@@ -230,6 +237,14 @@ impl Objects {
     #[cfg(test)]
     pub(crate) fn forget_listed(&mut self, kind: ObjectKind) {
         self.missing = Some([kind].into());
+    }
+
+    pub(crate) fn apply_capacity_reservations(&mut self, event: Event<CapacityReservation>) -> Vec<Change> {
+        if matches!(event, Event::Reset(_)) {
+            self.mark_listed(ObjectKind::CapacityReservations);
+        }
+        self.capacity_reservations.apply_event(event);
+        vec![Change::CapacityReservations]
     }
 
     pub(crate) fn apply_bindings(&mut self, event: Event<Binding>) -> Vec<Change> {

@@ -2,6 +2,7 @@
 
 mod admission_events;
 mod autoscaling;
+mod capacity_reservations;
 mod card_quota;
 mod cluster_choice;
 mod coalesced_writes;

@@ -99,6 +99,7 @@ impl World {
             Input::DataSources(Event::Reset(vec![])),
             Input::DataClaims(Event::Reset(vec![])),
             Input::HyperJobs(Event::Reset(vec![])),
+            Input::CapacityReservations(Event::Reset(vec![])),
             Input::Policies(Event::Reset(vec![])),
         ] {
             self.controller.observe(input, self.now);
@@ -452,6 +453,7 @@ pub fn input(object: &Value, gone: bool) -> Input {
         }
         "HyperJob" => Input::HyperJobs(event(HyperJobFacts::read(object).unwrap(), gone)),
         "PropagationPolicy" => Input::Policies(event(PolicyFacts::read(&object).unwrap(), gone)),
+        "CapacityReservation" => Input::CapacityReservations(event(serde_json::from_value(object).unwrap(), gone)),
         "FederationTopology" => Input::Links(event(serde_json::from_value(object).unwrap(), gone)),
         _ => {
             let workload = Workload::read(&object).unwrap();

@@ -223,6 +223,9 @@ impl fmt::Display for Reason {
             | Self::ClustersReserved { queue, detail, position } => {
                 write!(f, "waits in queue {queue}, {position}: there is quota, but insufficient capacity: {detail}")
             }
+            Self::CapacityReserved { queue, detail, position } => {
+                write!(f, "waits in queue {queue}, {position}: there is quota, but {detail}")
+            }
             Self::NeverFits { detail } => {
                 write!(f, "can never start: would not fit even if all ready clusters were empty: {detail}")
             }

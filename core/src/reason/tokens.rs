@@ -18,6 +18,9 @@ impl Reason {
     /// The token of [`Reason::ClustersReserved`].
     pub const CLUSTERS_RESERVED: &str = "ClustersReserved";
 
+    /// The token of [`Reason::CapacityReserved`].
+    pub const CAPACITY_RESERVED: &str = "CapacityReserved";
+
     /// The token of [`Reason::SuspendedByUser`], which a Volcano Job that is Aborted for that says too.
     pub const SUSPENDED_BY_USER: &str = "SuspendedByUser";
     /// The token of [`Reason::RunTimeExceeded`].
@@ -63,6 +66,7 @@ impl Reason {
             Self::NoReadyCluster { .. } => "NoReadyCluster",
             Self::InsufficientCapacity { .. } => "InsufficientCapacity",
             Self::ClustersReserved { .. } => Self::CLUSTERS_RESERVED,
+            Self::CapacityReserved { .. } => Self::CAPACITY_RESERVED,
             Self::NeverFits { .. } => "NeverFits",
             Self::BehindQueueHead { .. } => "BehindQueueHead",
             Self::Next { .. } => "Waiting",

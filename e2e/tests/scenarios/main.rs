@@ -8,6 +8,7 @@
 mod autoscaling;
 mod bad_input;
 mod bad_luck;
+mod capacity_reservations;
 mod card_quota;
 mod cron_job;
 mod data;

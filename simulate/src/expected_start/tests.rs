@@ -6,9 +6,11 @@ mod growth;
 use std::collections::BTreeMap;
 
 use caldera_core::{
+    capacity_reservation::CapacityReservation,
     gang::{Gang, Topology, WorkloadRef},
     inventory::{self, HyperNode, Node, Owner, Pod},
     live_job::LiveJob,
+    maintenance::MaintenanceWindow,
     past_runs::PastRuns,
     place::MemberVolcanoQueue,
     quantity::Quantity,
@@ -236,6 +238,26 @@ fn a_start_that_rests_on_estimates_alone_says_so_and_one_that_outran_its_own_is_
     let late = of(90);
     assert_eq!((late.at, late.basis.overdue), (StartTime::At(NOW + 60), 1));
     assert_eq!(late.basis.describe(ASSUME), "the job before it should have ended by now");
+}
+
+#[test]
+fn who_would_take_an_amount_that_is_kept_starts_once_its_time_is_over() {
+    let with_notice = |notice: i64| {
+        let window = MaintenanceWindow {
+            start: EpochSeconds::new(NOW + 100),
+            end: EpochSeconds::new(NOW + 500),
+            notice,
+            reason: String::new(),
+            node_groups: vec![],
+            queues: vec![],
+        };
+        let kept = CapacityReservation { name: "kept".to_owned(), amounts: cpu(7), window };
+        let mut state = state(vec![member("m", &[8])], vec![waiting("waits", workers(1))]);
+        state.rules.reservations = vec![kept];
+        start(&state, "waits")
+    };
+    assert_eq!(with_notice(100), Some(NOW + 500));
+    assert_eq!(with_notice(50), Some(NOW), "it does not say for how long it runs");
 }
 
 #[test]

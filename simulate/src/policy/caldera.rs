@@ -66,6 +66,7 @@ impl Caldera {
         own.engine.set_history_half_life(rules.history_half_life);
         own.engine.set_now(world.start.as_epoch());
         rules.histories.iter().for_each(|history| own.engine.add_fair_history(history));
+        own.engine.set_capacity_reservations(rules.reservations.clone());
         if rules.ignores_tenant_history {
             own.engine.ignore_tenant_history();
         }

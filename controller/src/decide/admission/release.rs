@@ -16,7 +16,7 @@ use caldera_core::{
 };
 use jiff::Timestamp;
 
-use super::assess::{predict_remaining_run, predict_run};
+use super::assess::{estimate_run, predict_remaining_run, predict_run};
 use crate::{
     decide::{
         bindings::{
@@ -247,6 +247,10 @@ fn assume_release_in_place(
     let terms = workload.map(|workload| RunTerms::build_terms(objects, binding, workload, now)).unwrap_or_default();
     let card = release.admission.card.clone();
     let decision = jobs.assume_release(binding, release, terms)?;
+    // Others of this pass may have to leave free what it will have given back; what runs says when it ends itself.
+    if let Some(seconds) = workload.filter(|_| binding.admission.is_none()).and_then(|it| estimate_run(objects, it)) {
+        jobs.engine.set_expected_end(binding.id.as_str(), Some(EpochSeconds::from(now).saturating_add(seconds)));
+    }
     jobs.changed = true;
     let gang = workload.and_then(|workload| objects.gang_to_place(binding, workload));
     if let (Some(gang), Some(place)) = (gang, place) {

@@ -8,7 +8,8 @@
 //! - So does every Volcano Job, whatever took it off its clusters, and then until a new copy is not forgotten by its
 //!   member with the old one ([`copy_cleanup`](super::copy_cleanup)). A part that did not start in time counts as gone
 //!   here too; in a lost cluster it does for as long as that is lost and the job does not go back there, whatever takes
-//!   the job off its clusters next. A job that was made anew under the name of one deleted a moment ago waits for that one's copies.
+//!   the job off its clusters next. A job that was made anew under the name of one deleted a moment ago waits for that
+//!   one's copies.
 //! - Any other requeued job waits for its backoff.
 //! - A victim stays out of its queue while the attempt that evicted it is open and until its own pods are gone, so that
 //!   it does not take back what it just gave.
@@ -155,8 +156,8 @@ pub(crate) fn has_old_copies(
             .any(|(cluster, is_seen)| counts(cluster) && (is_seen || !left_lost))
 }
 
-/// Whether a part of a gang did not start in time in this cluster: too little of it was on nodes. That it was so earlier
-/// counts where nothing can be seen of it now.
+/// Whether a part of a gang did not start in time in this cluster: too little of it was on nodes. That it was so
+/// earlier counts where nothing can be seen of it now.
 fn is_late(objects: &Objects, record: Option<&EvictionRecord>, cluster: &str) -> bool {
     let is_in = |names: &[String]| names.iter().any(|name| name == cluster);
     record.is_some_and(|record| {

@@ -1,8 +1,9 @@
 //! Whether a job that holds quota would be admitted again if it gave that back.
 //!
 //! Rule: as one that is first in line. Its queue takes jobs, what it asks for at least stays within every ceiling on
-//! the way up once its own charge is gone, and so do the limits of jobs that run. Ceilings may have come down, or
-//! others may have been charged more, since it was admitted; who runs keeps what it has, and who waits does not get it.
+//! the way up once its own charge is gone, beside what is kept for a time, and so do the limits of jobs that run.
+//! Ceilings may have come down, or others may have been charged more, since it was admitted; who runs keeps what it
+//! has, and who waits does not get it.
 
 use crate::{
     gang::QueueName,
@@ -30,6 +31,9 @@ impl Engine {
         let Some(node) = self.queues.find_node(queue) else { return false };
         let (amounts, counts) = split_counts(charge);
         let minimum = ask.minimum();
+        if !self.leaves_kept_free_again(id, node, ask) {
+            return false;
+        }
         self.queues[node].path.iter().all(|at| {
             let slot = &self.queues[*at];
             let gives_back = self.queues[*held].path.contains(at);

@@ -17,6 +17,7 @@ impl Engine {
             self.queues.replace_ending_amount(node, end, &[], charge);
         }
         *known = end;
+        self.kept_capacity.note_freed();
     }
 
     /// Queues are elsewhere in the tree than they were.

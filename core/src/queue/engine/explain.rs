@@ -143,7 +143,11 @@ impl Engine {
         if let Some(held_back) = self.explain_reservation(*node, key, *shape_id, position) {
             return Some(held_back);
         }
-        let refused = self.find_known_refusal(*shape_id, &self.list_blocking_reservations(*node, key, *shape_id));
+        let blocking = self.list_blocking_reservations(*node, key, *shape_id);
+        if let Some(detail) = self.describe_kept_shortage(*node, *shape_id, &blocking) {
+            return Some(Reason::CapacityReserved { queue, detail, position });
+        }
+        let refused = self.find_known_refusal(*shape_id, &blocking);
         if let Some(CapacityRefusal { lack, detail, .. }) = refused.and_then(|refused| self.refusals.get(&refused)) {
             let detail = detail.clone();
             return Some(match lack {

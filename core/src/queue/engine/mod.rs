@@ -9,6 +9,7 @@
 mod admission_again;
 mod aging;
 mod capacity;
+mod capacity_reservations;
 mod choices;
 mod expected_ends;
 mod explain;
@@ -40,6 +41,7 @@ pub use queue_status::Entitlement;
 pub use reservations::{ReservationStatus, UnknownStart};
 
 use self::{
+    capacity_reservations::KeptCapacity,
     job_table::JobTable,
     refusals::{CapacityLack, CapacityRefusals},
 };
@@ -123,6 +125,7 @@ pub struct Engine {
     queue_order: QueueOrder,
     refusals: CapacityRefusals,
     reservations: Reservations,
+    kept_capacity: KeptCapacity,
     now: EpochSeconds,
     /// When the priorities of jobs in line rise next.
     aging_steps: BTreeSet<(EpochSeconds, JobId)>,
@@ -271,6 +274,7 @@ impl Engine {
         if self.paused.is_some() {
             return None;
         }
+        self.requeue_beside_reservations();
         if !std::mem::replace(&mut self.has_decided, true) {
             self.consider_long_waiting(capacity);
         }
@@ -327,6 +331,9 @@ impl Engine {
             self.reservations.record_blocked_by_share(reservation, node, id, self.shapes[id].ask.run_for.is_some());
             return Err(Inadmissible::BehindReservation(dim));
         }
+        if let Some(cause) = self.find_kept_cause(node, id, &blocking) {
+            return Err(Inadmissible::Kept(cause));
+        }
         let refused = match self.find_known_refusal(id, &blocking) {
             Some(known) => known,
             None => {
@@ -359,6 +366,7 @@ impl Engine {
             self.rebuild_expected_ends();
         }
         self.reservations.mark_all_dirty();
+        self.kept_capacity.note_freed();
         self.requeue_behind_reservations();
         self.update_all_unsatisfiable();
         self.schedule_full_search();

@@ -13,6 +13,7 @@ use crate::{
     quantity::Quantity,
     queue::{
         Engine, JobId,
+        engine::capacity_reservations::KeptBound,
         preemption::{QueueAccount, Victim},
         quota::slot::QueueIndex,
     },
@@ -73,11 +74,12 @@ impl Engine {
             let reason = self.explain_entry_at(entry.as_str(), position)?;
             let (Reason::Quota { queue, .. }
             | Reason::InsufficientCapacity { queue, .. }
-            | Reason::ClustersReserved { queue, .. }) = &reason
+            | Reason::ClustersReserved { queue, .. }
+            | Reason::CapacityReserved { queue, .. }) = &reason
             else {
                 return None;
             };
-            if self.contends_with_reservation(entry.as_str()) {
+            if self.contends_with_reservation(entry.as_str()) || !self.may_evict_beside_kept(entry.as_str()) {
                 return None;
             }
             let asks = self.pending_ask(entry.as_str())?.minimum();
@@ -118,7 +120,7 @@ impl Engine {
 
     /// Of what a job asks for, the resources of which there is too little: of quota on its path, or `free` in the
     /// clusters.
-    pub(super) fn list_missing_resources(
+    pub(crate) fn list_missing_resources(
         &self,
         queue: &QueueName,
         asks: &Resources,
@@ -149,8 +151,26 @@ impl Engine {
             let below = self.queues.names().filter(|(_, node)| self.queues[*node].path.contains(at));
             PathQuota { used, real, queues: below.map(|(name, _)| name.clone()).collect() }
         };
-        let path = self.path_of(queue).iter().map(quota).collect();
+        let mut path: Vec<PathQuota> = self.path_of(queue).iter().map(quota).collect();
+        path.extend(self.queues.find_node(queue).into_iter().flat_map(|node| self.list_quota_beside_kept(node, &asks)));
         QuotaAfterEvictions { asks, path }
+    }
+
+    /// What the fleet leaves beside amounts that are kept now. What their own queues give back is kept for these.
+    fn list_quota_beside_kept(&self, node: QueueIndex, asks: &Resources) -> Vec<PathQuota> {
+        let dims = asks.iter().filter_map(|(name, _)| self.queues.dims.find_dim(name)).collect();
+        let beside = |(bound, owners): (KeptBound, BTreeSet<QueueIndex>)| {
+            let is_its = |node: &QueueIndex| self.queues[*node].path.iter().any(|above| owners.contains(above));
+            let others = self.queues.names().filter(|(_, node)| !is_its(node));
+            let [used, real] =
+                [bound.held(), bound.free_beside_kept()].map(|it| self.queues.dims.name_amount(bound.dim, it));
+            PathQuota {
+                used: [used].into_iter().collect(),
+                real: [real].into_iter().collect(),
+                queues: others.map(|(name, _)| name.clone()).collect(),
+            }
+        };
+        self.list_kept_now(node, &dims).into_iter().map(beside).collect()
     }
 
     fn path_of(&self, queue: &QueueName) -> &[QueueIndex] {

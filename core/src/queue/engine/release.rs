@@ -5,7 +5,7 @@ use crate::{
     node_groups::NodeRestriction,
     queue::{
         capacity::ClusterCapacity,
-        engine::{Engine, QueueingState, Release},
+        engine::{Engine, QueueingState, Release, capacity_reservations::KeptBound},
         pending::{job_order::JobKey, shape_table::ShapeId},
         quota::{amounts::Sparse, slot::QueueIndex},
         reservation::ReservationId,
@@ -24,8 +24,12 @@ impl Engine {
     ) -> Release {
         let shape = &self.shapes[id];
         let slot = &self.queues[node];
+        let beside_kept = self.list_kept_bounds(node, id);
         let (pods, charged) = shape.grant_pods(&slot.path, |at, dim| {
-            Some(self.queues.free_quota(at, dim)? - self.reserved_amount(blocking, at, dim))
+            let quota = self.queues.free_quota(at, dim).map(|free| free - self.reserved_amount(blocking, at, dim));
+            let is_its = |bound: &&KeptBound| at == QueueIndex::ROOT && bound.dim == dim;
+            let beside = beside_kept.iter().filter(is_its);
+            beside.map(|bound| bound.free() - self.reserved_amount(blocking, at, dim)).chain(quota).min()
         });
         let (queue, copies) = (slot.name.clone(), shape.ask.copies);
         let above = slot.path[1..].iter().filter(|at| **at != QueueIndex::ROOT);

@@ -60,6 +60,7 @@ impl Engine {
     pub(crate) fn remove_charge(&mut self, node: QueueIndex, amounts: &[(Dim, Amount)]) {
         self.change_charge(node, amounts, -1);
         self.pending.note_freed(&self.queues[node].path);
+        self.kept_capacity.note_freed();
     }
 
     fn change_charge(&mut self, node: QueueIndex, amounts: &[(Dim, Amount)], times: i64) {

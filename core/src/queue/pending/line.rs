@@ -29,10 +29,23 @@ pub(crate) enum Inadmissible {
     Reserved(QueueIndex, Dim, Amount),
     /// Of this resource, what its queue may have beside a reserving job that lacks capacity.
     BehindReservation(Dim),
+    /// What is left of the fleet beside amounts that are kept for a time.
+    Kept(KeptCause),
     /// Capacity in clusters.
     Capacity,
     /// For clusters that are other than they are: it fits in none of these.
     Never,
+}
+
+/// What keeps a shape from what is left beside amounts that are kept for a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeptCause {
+    /// The amount: it waits until the time is over.
+    Amount,
+    /// What others hold of this resource beside it.
+    Held(Dim),
+    /// What is reserved for others beside it.
+    Behind,
 }
 
 impl Inadmissible {
@@ -40,7 +53,7 @@ impl Inadmissible {
     pub(crate) const fn needed_quota(self) -> Option<(QueueIndex, Dim, Amount)> {
         match self {
             Self::Quota(at, dim, needed) | Self::Reserved(at, dim, needed) => Some((at, dim, needed)),
-            Self::BehindReservation(_) | Self::Capacity | Self::Never => None,
+            Self::BehindReservation(_) | Self::Kept(_) | Self::Capacity | Self::Never => None,
         }
     }
 }

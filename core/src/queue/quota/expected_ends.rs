@@ -1,6 +1,6 @@
 //! When charges are expected to end, as far as running jobs said so: it tells when a reservation can be used.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Bound};
 
 use crate::{
     queue::quota::{amount::Amount, amounts::Dim, slot::QueueIndex},
@@ -37,6 +37,12 @@ impl ExpectedEnds {
                 self.0.remove(&(at, dim));
             }
         }
+    }
+
+    /// How much will have ended there by then, after now.
+    pub(super) fn sum_ending_until(&self, at: QueueIndex, dim: Dim, now: EpochSeconds, then: EpochSeconds) -> Amount {
+        let Some(ends) = self.0.get(&(at, dim)).filter(|_| now < then) else { return Amount::ZERO };
+        ends.range((Bound::Excluded(now), Bound::Included(then))).map(|(_, amount)| *amount).sum()
     }
 
     /// When this much will have ended there. Who should have ended by now and has not did not say when it will.

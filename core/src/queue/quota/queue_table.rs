@@ -280,6 +280,12 @@ impl QueueTable {
         self.ends.find_time_when_freed(at, dim, lacks, now)
     }
 
+    /// What is charged to a queue and those below it and is not known to end by then. Who should have ended by now and
+    /// has not did not say when it will.
+    pub(crate) fn held_beyond(&self, at: QueueIndex, dim: Dim, now: EpochSeconds, then: EpochSeconds) -> Amount {
+        self[at].used.get(dim) - self.ends.sum_ending_until(at, dim, now, then)
+    }
+
     pub(crate) fn add_mean_used(&mut self, node: QueueIndex, more: &DimAmounts) {
         let slot = &mut self.slots[node.index()];
         slot.mean_used = slot.mean_used.zip(more, Amount::saturating_add);

@@ -43,7 +43,11 @@ use std::{
 use crate::{
     queue::{
         capacity::ReservedClusters,
-        pending::{job_order::JobId, line::Inadmissible, shape_table::ShapeId},
+        pending::{
+            job_order::JobId,
+            line::{Inadmissible, KeptCause},
+            shape_table::ShapeId,
+        },
         quota::{
             amount::Amount,
             amounts::{Dim, Sparse, find_amount},
@@ -84,7 +88,8 @@ impl Inadmissible {
             Self::Quota(_, dim, _) if dim.counts_jobs() => None,
             Self::Quota(at, dim, _) => Some(ReservationCause::Quota(at, dim)),
             Self::Capacity => Some(ReservationCause::Capacity(0)),
-            Self::Reserved(..) | Self::BehindReservation(_) | Self::Never => None,
+            Self::Kept(KeptCause::Held(dim)) => Some(ReservationCause::Quota(QueueIndex::ROOT, dim)),
+            Self::Reserved(..) | Self::BehindReservation(_) | Self::Kept(_) | Self::Never => None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Each rule of the queue engine by name; the numbers in names are the defects listed for the peer.
 
 mod aging;
+mod capacity_reservations;
 mod choices;
 mod entitlement;
 mod last_ancestors;

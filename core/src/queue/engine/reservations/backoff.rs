@@ -50,6 +50,7 @@ impl Engine {
         });
         let now = |(rank, shape, _, until): &(ReservationRank, ShapeId, EpochSeconds, EpochSeconds)| {
             let may = self.could_ever_start(id.queue, *shape, rank.id.as_str());
+            let may = may && !self.takes_kept_amount(id.queue, *shape);
             *until > self.now && may && self.queues[id.queue].problem.is_none()
         };
         let mut ranked: Vec<_> = all.filter(now).collect();

@@ -130,7 +130,9 @@ impl Engine {
             self.reservations.promote_due_blocked(id, self.now);
             let mut due: Vec<_> = self.list_due_blocked(id).collect();
             self.sort_by_turn(id.queue, &mut due);
-            let first = due.into_iter().find(|(rank, _)| !self.has_reservation_on_better_card(&rank.id));
+            let first = due.into_iter().find(|(rank, shape)| {
+                !self.has_reservation_on_better_card(&rank.id) && !self.takes_kept_amount(id.queue, *shape)
+            });
             if let Some((rank, shape)) = first {
                 let since = self.reserved_since(id.queue, shape, &rank);
                 firsts.push((!self.is_preemptor(&rank.id), rank, id.queue, shape, since));
@@ -138,7 +140,7 @@ impl Engine {
         }
         let of_claimant = self.find_pending_preemptor().filter(|(_, node, shape)| {
             let id = ReservationId { cause: ReservationCause::Capacity(0), queue: *node };
-            self.reservations.is_blocked_by(id, *shape)
+            self.reservations.is_blocked_by(id, *shape) && !self.takes_kept_amount(*node, *shape)
         });
         if let Some((rank, node, shape)) = of_claimant {
             firsts.retain(|(_, _, queue, ..)| *queue != node);

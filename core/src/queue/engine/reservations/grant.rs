@@ -153,6 +153,7 @@ impl Engine {
             .into_iter()
             .chain(due)
             .filter(|(rank, _)| !self.has_reservation_on_better_card(&rank.id))
+            .filter(|(_, shape)| !self.takes_kept_amount(id.queue, *shape))
             .filter(&mut is_short)
             .take(MOST_CONSIDERED_JOBS + 1);
         let all: Vec<(ReservationRank, ShapeId)> = ranked.collect();
@@ -344,7 +345,10 @@ impl Engine {
         let short = short.map(|(node, shape, (at, dim))| (ReservationCause::Quota(at, dim), node, shape));
         let roomless = self.refusals.list_short_of_capacity();
         let roomless = roomless.map(|(node, shape)| (ReservationCause::Capacity(0), node, shape));
-        let all: Vec<(ReservationCause, QueueIndex, ShapeId)> = short.chain(roomless).collect();
+        let beside_kept = self.kept_capacity.list_blocked().filter_map(|(node, shape)| {
+            Some((self.pending[node].inadmissible_cause(shape)?.reservation_cause()?, node, shape))
+        });
+        let all: Vec<(ReservationCause, QueueIndex, ShapeId)> = short.chain(roomless).chain(beside_kept).collect();
         for (cause, node, shape) in all {
             self.register_blocked(ReservationId { cause, queue: node }, shape);
         }

@@ -6,7 +6,10 @@ use crate::queue::{
         Engine, QueueingState,
         reservations::{BlockedFirst, ReservationCause, ReservationId, ReservationRank},
     },
-    pending::{line::Inadmissible, shape_table::ShapeId},
+    pending::{
+        line::{Inadmissible, KeptCause},
+        shape_table::ShapeId,
+    },
     quota::slot::QueueIndex,
 };
 
@@ -23,6 +26,13 @@ impl Engine {
         }
         self.pending.set_inadmissible(&self.queues, node, shape, cause);
         self.update_unsatisfiable(node, shape, cause);
+        if let Inadmissible::Kept(why) = cause {
+            self.kept_capacity.insert_blocked(node, shape);
+            if why == KeptCause::Amount {
+                // What is reserved for it would be so for as long as the amount is kept.
+                self.remove_reservations_of_shape(node, shape);
+            }
+        }
         if let Some(cause) = cause.reservation_cause() {
             let id = ReservationId { cause, queue: node };
             self.move_reservations(id, shape);
@@ -46,11 +56,15 @@ impl Engine {
     pub(crate) fn mark_unsatisfiable(&mut self, node: QueueIndex, shape: ShapeId) {
         self.pending.set_inadmissible(&self.queues, node, shape, Inadmissible::Never);
         self.update_unsatisfiable(node, shape, Inadmissible::Never);
+        self.remove_reservations_of_shape(node, shape);
+        self.mark_head_changed(node);
+        self.pending.schedule_search(node);
+    }
+
+    fn remove_reservations_of_shape(&mut self, node: QueueIndex, shape: ShapeId) {
         for id in self.reservations.of_shape(node, shape) {
             self.remove_reservation(id);
         }
-        self.mark_head_changed(node);
-        self.pending.schedule_search(node);
     }
 
     /// What blocked a shape may be gone: it is considered when what it asks for itself is free.
@@ -136,6 +150,7 @@ impl Engine {
     pub(crate) fn requeue_shape(&mut self, node: QueueIndex, shape: ShapeId) {
         let Some(cause) = self.pending.set_admissible(node, shape) else { return };
         self.reservations.remove_from_shortage(node, shape);
+        self.kept_capacity.remove_blocked(node, shape);
         if matches!(cause, Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_)) {
             self.reservations.unblock_shape(node, shape);
         }
@@ -154,11 +169,14 @@ impl Engine {
         let Some(cause) = self.pending[node].inadmissible_cause(shape) else { return };
         self.pending.schedule_search(node);
         let wakes = match cause {
-            Inadmissible::Quota(..) => false,
+            Inadmissible::Quota(..) | Inadmissible::Kept(KeptCause::Amount | KeptCause::Held(_)) => false,
             Inadmissible::Capacity => {
                 self.refusals.lacks_only_reserved_clusters(self.shapes[shape].ask.fit, node, shape)
             }
-            Inadmissible::Reserved(..) | Inadmissible::BehindReservation(_) | Inadmissible::Never => true,
+            Inadmissible::Reserved(..)
+            | Inadmissible::BehindReservation(_)
+            | Inadmissible::Kept(KeptCause::Behind)
+            | Inadmissible::Never => true,
         };
         if wakes {
             self.requeue_shape(node, shape);

@@ -122,7 +122,8 @@ impl Engine {
     pub fn next_due(&self) -> Option<EpochSeconds> {
         let reservation = self.reservations.after.and(self.reservations.next_due());
         let aging = self.aging_steps.first().map(|(at, _)| *at);
-        reservation.into_iter().chain(aging).min().filter(|_| self.paused.is_none())
+        let kept = self.kept_capacity.next_due(self.now);
+        reservation.into_iter().chain(aging).chain(kept).min().filter(|_| self.paused.is_none())
     }
 
     /// True once after reservations changed.
@@ -174,6 +175,9 @@ impl Engine {
             .filter(|_| matches!(id.cause, ReservationCause::Quota(..)))
             .ok_or(UnknownStart::Capacity)?;
         let path = &self.queues[id.queue].path;
+        if self.find_kept_cause(id.queue, reservation.shape, &[]).is_some() {
+            return Err(UnknownStart::EndUnknown);
+        }
         let before = self.reservations.list_reservations_blocking(path, &reservation.rank);
         let mut start = self.now;
         for (i, at) in path.iter().enumerate() {

@@ -41,7 +41,7 @@ impl Engine {
                             "{shape:?} is behind nobody"
                         );
                     }
-                    Some(Inadmissible::Capacity | Inadmissible::Never) | None => {}
+                    Some(Inadmissible::Capacity | Inadmissible::Kept(_) | Inadmissible::Never) | None => {}
                 }
             }
         }
