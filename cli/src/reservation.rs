@@ -5,7 +5,7 @@
 //! CapacityReservation. The list has maintenance windows of clusters too, which `caldera cluster maintenance` plans:
 //! what is kept is looked for in one place.
 
-use std::process::ExitCode;
+use std::{collections::BTreeSet, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use caldera_core::{
@@ -129,10 +129,11 @@ fn build_reservation(args: &ReservationCreateArgs, now: Timestamp) -> anyhow::Re
     }
     let written: serde_json::Map<String, Value> =
         amounts.iter().map(|(name, amount)| (name.to_string(), json!(amount.to_string()))).collect();
+    let queues: BTreeSet<&String> = args.queues.iter().collect();
     let object = json!({
         "metadata": {"name": args.name},
         "spec": {
-            "amounts": written, "start": start.to_timestamp(), "end": end.to_timestamp(), "queues": args.queues,
+            "amounts": written, "start": start.to_timestamp(), "end": end.to_timestamp(), "queues": queues,
             "noticeSeconds": args.notice.filter(|notice| *notice != DEFAULT_NOTICE), "reason": args.reason,
         },
     });
@@ -161,6 +162,12 @@ fn list_doubts(
             !there.is_empty() && (!is_there || !ResourceName::from(name.as_str()).is_counted())
         });
         doubts.extend(unknown.map(|name| format!("no cluster has {name} for queues, so that nothing is kept of it")));
+        doubts.extend(args.amounts.iter().filter_map(|(name, amount)| {
+            let has = there.iter().filter_map(|amounts| amounts.get(name.as_str())?.as_str()?.parse().ok());
+            let all = has.fold(Quantity::ZERO, Quantity::saturating_add);
+            let is_all = !all.is_zero() && amount.is_some_and(|amount| amount >= all);
+            is_all.then(|| format!("clusters have {name} {}: nobody else gets any in that time", all.plain()))
+        }));
     }
     if let Ok(queues) = queues {
         let absent = args.queues.iter().filter(|name| !queues.iter().any(|queue| name_of(queue) == name.as_str()));
@@ -172,7 +179,9 @@ fn list_doubts(
 async fn delete_reservation(client: &Client, name: &str) -> anyhow::Result<&'static str> {
     let resource = reservation_resource();
     let object = get_object(client, &resource, None, name).await?.map_err(anyhow::Error::msg)?;
-    let object = object.context("there is none of this name")?;
+    let object = object.context(
+        "there is none of this name; `caldera cluster maintenance CLUSTER --cancel` takes windows of clusters",
+    )?;
     caldera_runtime::write::execute_write(client, &build_delete(&resource, &object)).await?;
     Ok("is deleted: what it kept is free for all")
 }
@@ -275,7 +284,8 @@ fn print_list(form: &ListOutput, all: &Reservations) -> anyhow::Result<()> {
 
 fn format_reservations(all: &[ReservationView]) -> String {
     if all.is_empty() {
-        return "nothing is kept: `caldera reservation create` keeps an amount, `caldera cluster maintenance` a cluster\n"
+        return "nothing is kept: `caldera reservation create` keeps an amount, `caldera cluster maintenance` a \
+                cluster\n"
             .to_owned();
     }
     let has_reasons = all.iter().any(|one| !one.reason.is_empty());
@@ -356,6 +366,9 @@ mod tests {
             [""; 0],
             "what is not seen is not doubted"
         );
+        let member = json!({"status": {"resourceSummary": {"allocatable": {"cpu": "8"}}}});
+        let all = list_doubts(&args(&[("cpu", "16")], &[]), &Ok(vec![member.clone(), member]), &Ok(vec![]));
+        assert_eq!(all, ["clusters have cpu 16: nobody else gets any in that time"]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::{
     quantity::Quantity,
     resources::{ResourceName, Resources},
     run_limit::RunTime,
+    text::count_noun,
     time::EpochSeconds,
 };
 
@@ -56,8 +57,8 @@ impl CapacityReservation {
         self.window.start <= at && at < self.window.end
     }
 
-    /// Why such a run does not start now.
-    pub(crate) fn describe_shortage(&self, short: &KeptShortage<'_>, run: ExpectedRun) -> String {
+    /// Why such a run does not start now; so many others of that time keep a part of it.
+    pub(crate) fn describe_shortage(&self, short: &KeptShortage<'_>, others: usize, run: ExpectedRun) -> String {
         let KeptShortage { resource, asked, limit, held, kept, reserved } = *short;
         let [asked, limit, held, kept] = [asked, limit, held, kept].map(Quantity::plain);
         let has_begun = self.window.start <= run.from;
@@ -73,9 +74,14 @@ impl CapacityReservation {
         } else {
             format!(", {} are reserved for jobs that rank before it", reserved.plain())
         };
+        let others = match others {
+            0 => String::new(),
+            others => format!(", with {} of that time,", count_noun(others, "other")),
+        };
+        let nobody = if self.window.queues.is_empty() { " for nobody" } else { "" };
         format!(
-            "reservation {} is {}{would}: of {resource} {limit} in the fleet {held} {then}, {kept} are kept{reserved}, and \
-             it needs {asked}",
+            "reservation {}{others} is {}{nobody}{would}: of {resource} {limit} in the fleet {held} {then}, {kept} are \
+             kept{reserved}, and it needs {asked}",
             self.name, self.window
         )
     }

@@ -353,6 +353,7 @@ pub fn build_federation_crds() -> Vec<Value> {
         Definition::for_kind::<capacity_reservation::CapacityReservation>(&["spec"])
             .with_short_names(&["capres"])
             .with_columns(&[
+                of("AMOUNTS", "string", ".spec.amounts"),
                 of("START", "string", ".spec.start"),
                 of("END", "string", ".spec.end"),
                 of("QUEUES", "string", ".spec.queues"),

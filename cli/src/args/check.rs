@@ -69,8 +69,8 @@ pub struct UninstallArgs {
     /// Lets every job that waits start at once, by karmada-scheduler. Without it nothing is removed while one waits.
     #[arg(long)]
     pub open_gates: bool,
-    /// Removes our own CustomResourceDefinitions too, and with them all CapacityReservations,
-    /// ClusterInventories, ClusterScores and FederationTopologies. Volcano's stay: with them Karmada would delete every job.
+    /// Removes our own CustomResourceDefinitions too, and with them all CapacityReservations, ClusterInventories,
+    /// ClusterScores and FederationTopologies. Volcano's stay: with them Karmada would delete every job.
     #[arg(long)]
     pub crds: bool,
     /// Prints what would be done, and does nothing.

@@ -51,7 +51,7 @@ pub struct ReservationCreateArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_seconds)]
     pub duration: i64,
     /// Jobs of this queue, and of those below it, may use it; may be given more than once. Without it nobody's.
-    #[arg(long = "for-queue", value_name = "QUEUE", add = names::complete_queue_names())]
+    #[arg(long = "for-queue", value_name = "QUEUE", value_delimiter = ',', add = names::complete_queue_names())]
     pub queues: Vec<String>,
     /// How long before it begins no job takes of it that does not say how long it runs; 24h without it.
     #[arg(long, value_name = "DURATION", value_parser = parse_seconds)]

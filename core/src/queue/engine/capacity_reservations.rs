@@ -97,6 +97,8 @@ pub(crate) struct KeptBound {
     limit: Amount,
     held: Amount,
     kept: Amount,
+    /// All of the amounts of that time, whoever holds them.
+    amounts: Amount,
 }
 
 impl KeptBound {
@@ -108,8 +110,13 @@ impl KeptBound {
         self.held
     }
 
-    /// What it could be at most.
-    pub(crate) fn free_beside_kept(&self) -> Amount {
+    /// What it could be if nobody held anything but those that it is kept for.
+    fn free_beside_amounts(&self) -> Amount {
+        self.limit - self.amounts
+    }
+
+    /// What may be held beside what is kept.
+    pub(crate) fn limit_beside_kept(&self) -> Amount {
         self.limit - self.kept
     }
 }
@@ -168,7 +175,7 @@ impl Engine {
     ) -> Option<KeptCause> {
         let (bound, asked) = self.find_kept_shortage(node, shape, blocking)?;
         Some(match asked {
-            _ if asked > bound.free_beside_kept() => KeptCause::Amount,
+            _ if asked > bound.free_beside_amounts() => KeptCause::Amount,
             _ if asked > bound.free() => KeptCause::Held(bound.dim),
             _ => KeptCause::Behind,
         })
@@ -190,7 +197,7 @@ impl Engine {
                 *asked + self.reserved_amount(blocking, QueueIndex::ROOT, bound.dim) > bound.free()
             })
             .collect();
-        let is_final = |(bound, asked): &&(KeptBound, Amount)| *asked > bound.free_beside_kept();
+        let is_final = |(bound, asked): &&(KeptBound, Amount)| *asked > bound.free_beside_amounts();
         short.iter().find(is_final).or(short.first()).copied()
     }
 
@@ -204,7 +211,7 @@ impl Engine {
         let Some(QueueingState::Pending { node, shape, .. }) = self.jobs.get(id) else { return false };
         self.list_kept_bounds(*node, *shape).iter().all(|bound| {
             let asked = self.shapes[*shape].asked_amount(bound.dim);
-            asked <= bound.free() || (bound.at == self.now && asked <= bound.free_beside_kept())
+            asked <= bound.free() || (bound.at == self.now && asked <= bound.free_beside_amounts())
         })
     }
 
@@ -226,10 +233,40 @@ impl Engine {
             kept: named(short.kept),
             reserved: named(self.reserved_amount(blocking, QueueIndex::ROOT, short.dim)),
         };
-        Some(
-            self.kept_capacity.all[short.reservation]
-                .describe_shortage(&said, self.predict_run(&self.shapes[shape].ask)),
-        )
+        let (run, mut others) = (self.predict_run(&self.shapes[shape].ask), 0);
+        let path: Vec<&str> = self.queues[node].path.iter().map(|at| self.queues[*at].name.as_str()).collect();
+        let mut largest = &self.kept_capacity.all[short.reservation];
+        // It is the largest that people would have to change.
+        for one in self.kept_capacity.all.iter().filter(|one| one.is_kept_at(short.at) && one.binds_run(run, &path)) {
+            let amount = self.kept_amount(one, short.dim);
+            others += usize::from(!amount.is_zero());
+            if amount > self.kept_amount(largest, short.dim) {
+                largest = one;
+            }
+        }
+        Some(largest.describe_shortage(&said, others.saturating_sub(1), run))
+    }
+
+    /// When a job that has quota can start at the latest beside what is kept: once enough of what is held has ended, or
+    /// the time is over. Now, if nothing is in its way.
+    pub(crate) fn find_start_beside_kept(
+        &self,
+        node: QueueIndex,
+        shape: ShapeId,
+        before: &[ReservationId],
+    ) -> EpochSeconds {
+        let start = |bound: KeptBound| {
+            let asked = self.shapes[shape].asked_amount(bound.dim);
+            let lacks = asked + self.reserved_amount(before, QueueIndex::ROOT, bound.dim) - bound.free();
+            if !asked.is_positive() || !lacks.is_positive() {
+                return self.now;
+            }
+            let freed = self.queues.find_time_when_freed(QueueIndex::ROOT, bound.dim, lacks, bound.at);
+            let kept_then = self.kept_capacity.all.iter().filter(|one| one.is_kept_at(bound.at));
+            let over = kept_then.map(|one| one.window.end).max().unwrap_or(bound.at);
+            freed.map_or(over, |freed| freed.min(over))
+        };
+        self.list_kept_bounds(node, shape).into_iter().map(start).max().unwrap_or(self.now)
     }
 
     /// Whether a job that is charged, and gives that back, would leave free what is kept if it started again.
@@ -284,8 +321,10 @@ impl Engine {
             for dim in dims.iter().filter(|dim| !self.kept_amount(one, **dim).is_zero()) {
                 let Some(limit) = find_ceiling(&self.queues[QueueIndex::ROOT], *dim) else { continue };
                 let held = self.held_beyond(QueueIndex::ROOT, *dim, at);
-                let kept = self.sum_kept(binding.iter().map(|(_, other)| *other), *dim, at);
-                bounds.push(KeptBound { reservation: *reservation, dim: *dim, at, limit, held, kept });
+                let then = || binding.iter().map(|(_, other)| *other).filter(|other| other.is_kept_at(at));
+                let (kept, amounts) =
+                    (self.sum_kept(then(), *dim, at), then().map(|it| self.kept_amount(it, *dim)).sum());
+                bounds.push(KeptBound { reservation: *reservation, dim: *dim, at, limit, held, kept, amounts });
             }
         }
         bounds
@@ -293,8 +332,7 @@ impl Engine {
 
     /// What is kept at a time and will not be held by those that it is for. Of nested queues the lowest come first.
     fn sum_kept<'a>(&self, all: impl Iterator<Item = &'a CapacityReservation>, dim: Dim, at: EpochSeconds) -> Amount {
-        let then = all.filter(|one| one.is_kept_at(at)).map(|one| (self.list_topmost_queues(one), one));
-        let mut then: Vec<_> = then.collect();
+        let mut then: Vec<_> = all.map(|one| (self.list_topmost_queues(one), one)).collect();
         let depth = |nodes: &[QueueIndex]| nodes.iter().map(|node| self.queues[*node].path.len()).max();
         then.sort_by_key(|(nodes, _)| Reverse(depth(nodes)));
         let mut counted: Vec<(&[QueueIndex], Amount)> = Vec::new();

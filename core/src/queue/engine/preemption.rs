@@ -163,7 +163,7 @@ impl Engine {
             let is_its = |node: &QueueIndex| self.queues[*node].path.iter().any(|above| owners.contains(above));
             let others = self.queues.names().filter(|(_, node)| !is_its(node));
             let [used, real] =
-                [bound.held(), bound.free_beside_kept()].map(|it| self.queues.dims.name_amount(bound.dim, it));
+                [bound.held(), bound.limit_beside_kept()].map(|it| self.queues.dims.name_amount(bound.dim, it));
             PathQuota {
                 used: [used].into_iter().collect(),
                 real: [real].into_iter().collect(),

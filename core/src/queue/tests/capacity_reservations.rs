@@ -133,7 +133,12 @@ fn amounts_of_one_time_add_up_and_those_of_different_times_do_not() {
     engine.set_capacity_reservations(vec![kept("a", 6, (100, 201), &[]), kept("b", 6, (200, 300), &[])]);
     engine.enqueue_job(runs_for(250, job("again", "q", 2, cpu(4))));
     assert!(at(&mut engine, 0).is_empty(), "at 200 all of it is kept twice");
-    assert!(why(&engine, "again").contains("reservation b is from") && why(&engine, "again").contains("12 are kept"));
+    let said = why(&engine, "again");
+    assert!(
+        said.contains("reservation b, with 1 other of that time, is from") && said.contains("12 are kept"),
+        "{said}"
+    );
+    assert!(said.contains(" for nobody, and it runs for 4m10s"), "{said}");
     engine.set_capacity_reservations(vec![]);
     assert_eq!(at(&mut engine, 0), ["again"], "nothing is kept any more");
 }
@@ -202,6 +207,36 @@ fn a_large_job_that_fits_beside_what_is_kept_is_not_passed_by_small_ones_for_eve
     assert!(said.contains("are kept, 8 are reserved for jobs that rank before it, and it needs 2"), "{said}");
     engine.remove_job("s3");
     assert_eq!(at(&mut engine, 90), ["large"]);
+}
+
+/// Found by a user: what the queues of a reservation held counted as what others hold.
+#[test]
+fn nothing_is_reserved_for_one_who_fits_beside_the_amount_only_while_it_is_used() {
+    let mut engine = half_is_kept();
+    engine.charge_job(&"theirs".into(), &"ops".into(), &cpu(6));
+    engine.enqueue_job(job("large", "q", 1, cpu(11)));
+    assert!(at(&mut engine, 100).is_empty());
+    assert_eq!(token(&engine, "large"), "CapacityReserved");
+    assert!(!engine.has_reservation("large") && engine.list_preemption_candidates(9).is_empty());
+    engine.enqueue_job(job("small", "q", 2, cpu(10)));
+    assert_eq!(at(&mut engine, 101), ["small"]);
+}
+
+/// Found by a user: of two thirds of the fleet that were free nobody got anything for hours.
+#[test]
+fn who_ends_before_a_job_can_start_that_waits_for_what_is_held_passes_it() {
+    let mut engine = half_is_kept();
+    engine.charge_job(&"runs".into(), &"q".into(), &cpu(4));
+    engine.set_expected_end("runs", Some(EpochSeconds::new(5_000)));
+    engine.enqueue_job(job("large", "q", 1, cpu(8)));
+    assert!(at(&mut engine, 70).is_empty());
+    let start = |engine: &Engine| engine.reservation_of("large").unwrap().start;
+    assert_eq!(start(&engine), Ok(EpochSeconds::new(5_000)));
+    engine.enqueue_job(runs_for(4_931, job("late", "r", 2, cpu(1))));
+    engine.enqueue_job(runs_for(4_900, job("soon", "r", 3, cpu(1))));
+    assert_eq!(at(&mut engine, 70), ["soon"]);
+    engine.set_expected_end("runs", None);
+    assert_eq!(start(&engine), Ok(EpochSeconds::new(10_000)), "the time is over then");
 }
 
 #[test]

@@ -175,11 +175,8 @@ impl Engine {
             .filter(|_| matches!(id.cause, ReservationCause::Quota(..)))
             .ok_or(UnknownStart::Capacity)?;
         let path = &self.queues[id.queue].path;
-        if self.find_kept_cause(id.queue, reservation.shape, &[]).is_some() {
-            return Err(UnknownStart::EndUnknown);
-        }
         let before = self.reservations.list_reservations_blocking(path, &reservation.rank);
-        let mut start = self.now;
+        let mut start = self.find_start_beside_kept(id.queue, reservation.shape, &before);
         for (i, at) in path.iter().enumerate() {
             for (dim, asked) in reservation.asked.iter().filter(|(_, asked)| asked.is_positive()) {
                 let Some(free) = self.queues.free_quota(*at, *dim) else { continue };
