@@ -14,7 +14,7 @@ use caldera_e2e::{
     Component, Scenario,
     kinds::Kind,
     manifest::{aggregated, deployment, job, task},
-    run, run_configured, run_with_components,
+    run, run_alone, run_configured, run_with_components,
 };
 use serde_json::{Value, json};
 
@@ -107,9 +107,10 @@ fn a_job_waits_for_the_data_that_it_claims_and_runs_only_where_all_of_it_is() {
     });
 }
 
+/// Where other scenarios fill the cluster with the data it goes elsewhere, as it should.
 #[test]
 fn a_job_that_prefers_its_data_goes_there_and_waits_for_nothing() {
-    run("softdata", async |s| {
+    run_alone("softdata", async |s| {
         let queue = s.queue("q", json!({"cpu": "1"})).await?;
         let members: Vec<String> = s.members().map(str::to_owned).collect();
         let soft = |data: &str, job: &str| {
