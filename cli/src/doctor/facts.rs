@@ -64,6 +64,8 @@ pub struct Facts {
     pub members: Visible<Vec<MemberFacts>>,
     /// Queues of the host.
     pub queues: Visible<Vec<QueueFacts>>,
+    /// Amounts that are kept for a time, but for those that are over.
+    pub reservations: Visible<Vec<ReservationFacts>>,
     /// ResourceBindings.
     pub bindings: Visible<Vec<CheckedBinding>>,
     /// Workloads that there are.
@@ -244,6 +246,15 @@ pub struct QueueFacts {
     pub pending: i64,
     /// Why nothing is released in the whole fleet, if it says so.
     pub paused: Option<String>,
+}
+
+/// A CapacityReservation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReservationFacts {
+    /// Name.
+    pub name: String,
+    /// Whose jobs it is for, or why it keeps nothing.
+    pub queues: Result<Vec<String>, String>,
 }
 
 /// A ResourceBinding.

@@ -2,7 +2,8 @@
 //!
 //! Rule: no member at all, a member without Volcano's kinds or ready pods, a queue that is closed in a member alone,
 //! and maintenance windows or autoscaled groups that can not be read are errors. A member that is not ready or lacks a
-//! queue of the host is a warning, as are a pause and a closed queue with jobs.
+//! queue of the host is a warning, as are a pause, a closed queue with jobs, and an amount that is kept for a queue
+//! that there is not.
 
 use caldera_crds::names::{
     caldera::{AUTOSCALED_GROUPS, MAINTENANCE},
@@ -11,7 +12,7 @@ use caldera_crds::names::{
 
 use super::{fix_commands::APPLY_PROPAGATION, take_visible};
 use crate::doctor::{
-    facts::{Facts, MemberFacts, MemberInside, QueueFacts},
+    facts::{Facts, MemberFacts, MemberInside, QueueFacts, ReservationFacts},
     finding::{Check, Finding, join_first_names},
 };
 
@@ -128,6 +129,33 @@ fn check_member_queues(member: &MemberFacts, inside: &MemberInside, host: &[Queu
     findings
 }
 
+/// Of what nobody can use nobody is told: those that it is kept from are.
+fn check_reservations(facts: &Facts, queues: &[QueueFacts]) -> Vec<Finding> {
+    const CHECK: Check = Check::Queues;
+    let mut findings = Vec::new();
+    let reservations = take_visible(&facts.reservations, CHECK, "CapacityReservations", &mut findings);
+    for ReservationFacts { name, queues: owners } in reservations {
+        let owners = match owners {
+            Ok(owners) => owners,
+            Err(why) => {
+                let what = format!("CapacityReservation {name} keeps nothing: {why}");
+                findings.push(CHECK.error(what).fixed_by(format!("caldera reservation delete {name}")));
+                continue;
+            }
+        };
+        let is_absent = |owner: &&String| !queues.iter().any(|queue| queue.name == **owner);
+        let absent: Vec<&str> = owners.iter().filter(is_absent).map(String::as_str).collect();
+        if facts.queues.is_ok() && !absent.is_empty() {
+            let what = format!(
+                "CapacityReservation {name} keeps an amount for queues that there are not: {}",
+                join_first_names(absent)
+            );
+            findings.push(CHECK.warning(what).fixed_by(format!("kubectl edit capacityreservation {name}")));
+        }
+    }
+    findings
+}
+
 pub(super) fn check_queues(facts: &Facts) -> Vec<Finding> {
     const CHECK: Check = Check::Queues;
     let mut findings = Vec::new();
@@ -147,5 +175,6 @@ pub(super) fn check_queues(facts: &Facts) -> Vec<Finding> {
             .fixed_by(format!("caldera queue open {name}")),
         );
     }
+    findings.extend(check_reservations(facts, queues));
     findings
 }

@@ -12,6 +12,7 @@ use caldera_controller::settings::{self, Settings};
 use caldera_core::gang::WorkloadRef;
 use caldera_crds::{
     binding::{BindingView, parse_binding},
+    capacity_reservation::CapacityReservation,
     karmada::cluster::Cluster,
     names::{
         caldera::{
@@ -36,10 +37,10 @@ use serde_json::{Value, json};
 
 use super::facts::{
     CheckedBinding, CommandFacts, DeclaredKind, Facts, InterpreterFailure, InventoryFacts, KarmadaAccount, LeaseFacts,
-    PodGroupFacts, Probe, ProbeFailure, QueueFacts, Versions, WorkFacts,
+    PodGroupFacts, Probe, ProbeFailure, QueueFacts, ReservationFacts, Versions, WorkFacts,
 };
 use crate::{
-    objects::{self, Visible, annotation_of, get_object, key_of, list_objects, read_list_at, read_text_at},
+    objects::{self, Visible, annotation_of, get_object, key_of, list_objects, name_of, read_list_at, read_text_at},
     roles::Granted,
 };
 
@@ -98,8 +99,9 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
     )?;
     let of_propagation =
         api_resource("policy.karmada.io", "v1alpha1", "ClusterPropagationPolicy", "clusterpropagationpolicies");
-    let (propagation_policies, leases, settings) = futures::try_join!(
+    let (propagation_policies, reservations, leases, settings) = futures::try_join!(
         list(of_propagation),
+        list(ApiResource::erase::<CapacityReservation>(&())),
         read_leases(client, &places.lease_namespaces),
         read_settings_of_namespaces(client, &places.lease_namespaces)
     )?;
@@ -147,6 +149,7 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
         leases,
         members,
         queues: queues.map(|all| all.iter().map(read_queue).collect()),
+        reservations: reservations.map(|all| all.iter().filter_map(|one| read_reservation(one, now)).collect()),
         bindings: bindings.map(|all| all.iter().filter_map(read_binding).collect()),
         workloads,
         pod_groups: pod_groups.map(|all| all.iter().filter_map(read_pod_group).collect()),
@@ -163,6 +166,18 @@ pub async fn read_server_clock(client: &Client) -> Option<Timestamp> {
     let answer = client.send(request).await.ok()?;
     let date = answer.headers().get(http::header::DATE)?.to_str().ok()?;
     jiff::fmt::rfc2822::parse(date).ok().map(|zoned| zoned.timestamp())
+}
+
+/// One that is not over.
+fn read_reservation(object: &Value, now: Timestamp) -> Option<ReservationFacts> {
+    let name = name_of(object).to_owned();
+    let read = serde_json::from_value::<CapacityReservation>(object.clone()).map_err(|error| error.to_string());
+    let queues = match read.and_then(|object| object.read()) {
+        Ok(kept) if kept.window.end <= now.into() => return None,
+        Ok(kept) => Ok(kept.window.queues.iter().map(ToString::to_string).collect()),
+        Err(why) => Err(why),
+    };
+    Some(ReservationFacts { name, queues })
 }
 
 fn read_time(object: &Value, pointer: &str) -> Option<Timestamp> {

@@ -95,6 +95,7 @@ fn healthy() -> Facts {
         leases: Ok(vec![lease("caldera-controller"), lease("caldera-scheduler")]),
         members: Ok(vec![member()]),
         queues: Ok(vec![queue("default", "Open")]),
+        reservations: Ok(Vec::new()),
         bindings: Ok(vec![binding()]),
         workloads: Ok([workload()].into()),
         pod_groups: Ok(vec![PodGroupFacts { key: "ns/j-1".into(), workload: workload(), created: second(-99) }]),

@@ -1,7 +1,7 @@
 //! Faults of members, queues, records, and what is left over.
 
 use super::*;
-use crate::doctor::facts::WorkFacts;
+use crate::doctor::facts::{ReservationFacts, WorkFacts};
 
 #[test]
 fn maintenance_windows_that_can_not_be_read_are_reported() {
@@ -18,6 +18,17 @@ fn autoscaled_groups_that_can_not_be_read_are_reported() {
     };
     let said = ["groups of m1 do not count", "caldera.dev/autoscaled-groups", "max of 0"];
     finds(plant, Check::Members, Severity::Error, &said);
+}
+
+#[test]
+fn an_amount_that_is_kept_for_no_queue_or_can_not_be_read_is_reported() {
+    let keep = |facts: &mut Facts, queues| {
+        facts.reservations = Ok(vec![ReservationFacts { name: "launch".into(), queues }]);
+    };
+    let plant = |facts: &mut Facts| keep(facts, Err("it has no end".into()));
+    finds(plant, Check::Queues, Severity::Error, &["CapacityReservation launch keeps nothing: it has no end"]);
+    let plant = |facts: &mut Facts| keep(facts, Ok(vec!["default".into(), "gone".into()]));
+    finds(plant, Check::Queues, Severity::Warning, &["launch keeps an amount for queues that there are not: gone"]);
 }
 
 #[test]
