@@ -84,6 +84,17 @@ fn of_workloads_jobs_alone_are_written_and_by_the_controller_alone() {
 }
 
 #[test]
+fn no_role_writes_what_is_kept_for_a_time() {
+    let about = |(_, rule): &(String, Value)| has(&rule["resources"], "capacityreservations");
+    let rules: Vec<_> = rules(&Granted::default()).into_iter().filter(about).collect();
+    assert!(!rules.is_empty());
+    for (role, rule) in rules {
+        let verbs = rule["verbs"].as_array().unwrap();
+        assert!(verbs.iter().all(|verb| READ.contains(&verb.as_str().unwrap())), "{role} {rule}");
+    }
+}
+
+#[test]
 fn nobody_but_who_is_given_the_role_sees_what_state_a_component_is_in() {
     let all = build_component_roles(&Granted::default());
     let with_paths = all.iter().filter(|object| object["rules"].to_string().contains("nonResourceURLs"));
