@@ -317,11 +317,7 @@ impl Controller {
                     self.jobs.changed = true;
                     reopened.extend(access.then_some(name));
                 }
-                Change::CapacityReservations => {
-                    let kept = self.objects.capacity_reservations.list_kept();
-                    self.jobs.engine.set_capacity_reservations(kept);
-                    self.jobs.changed = true;
-                }
+                Change::CapacityReservations => self.jobs.follow_capacity_reservations(&self.objects),
                 Change::Binding(key) => {
                     self.reassess_binding(&key);
                     if let Some(binding) = self.objects.bindings.get(&key) {

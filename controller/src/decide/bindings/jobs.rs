@@ -273,6 +273,12 @@ impl Jobs {
         self.keys.remove(&pending.id);
     }
 
+    /// Other amounts are kept for a time.
+    pub(crate) fn follow_capacity_reservations(&mut self, objects: &Objects) {
+        self.engine.set_capacity_reservations(objects.capacity_reservations.list_kept());
+        self.changed = true;
+    }
+
     /// Why a pending binding waits.
     pub(crate) fn explain_pending(&self, key: &Key) -> Option<Reason> {
         self.engine.explain_pending(self.find_queued_job_id(key)?.as_str())
