@@ -90,7 +90,12 @@ impl KeptCapacity {
 /// What a job may have of a resource beside what one reservation, and others of its time, keep.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeptBound {
-    reservation: usize,
+    /// Of those that bind the job then and keep some of it, the largest: it is what people would have to change.
+    largest: usize,
+    /// How many others there are of them.
+    others: usize,
+    /// When the last of them is over.
+    over: EpochSeconds,
     pub(crate) dim: Dim,
     /// When the reservation begins, or now if it has begun.
     at: EpochSeconds,
@@ -233,18 +238,8 @@ impl Engine {
             kept: named(short.kept),
             reserved: named(self.reserved_amount(blocking, QueueIndex::ROOT, short.dim)),
         };
-        let (run, mut others) = (self.predict_run(&self.shapes[shape].ask), 0);
-        let path: Vec<&str> = self.queues[node].path.iter().map(|at| self.queues[*at].name.as_str()).collect();
-        let mut largest = &self.kept_capacity.all[short.reservation];
-        // It is the largest that people would have to change.
-        for one in self.kept_capacity.all.iter().filter(|one| one.is_kept_at(short.at) && one.binds_run(run, &path)) {
-            let amount = self.kept_amount(one, short.dim);
-            others += usize::from(!amount.is_zero());
-            if amount > self.kept_amount(largest, short.dim) {
-                largest = one;
-            }
-        }
-        Some(largest.describe_shortage(&said, others.saturating_sub(1), run))
+        let run = self.predict_run(&self.shapes[shape].ask);
+        Some(self.kept_capacity.all[short.largest].describe_shortage(&said, short.others, run))
     }
 
     /// When a job that has quota can start at the latest beside what is kept: once enough of what is held has ended, or
@@ -262,9 +257,7 @@ impl Engine {
                 return self.now;
             }
             let freed = self.queues.find_time_when_freed(QueueIndex::ROOT, bound.dim, lacks, bound.at);
-            let kept_then = self.kept_capacity.all.iter().filter(|one| one.is_kept_at(bound.at));
-            let over = kept_then.map(|one| one.window.end).max().unwrap_or(bound.at);
-            freed.map_or(over, |freed| freed.min(over))
+            freed.map_or(bound.over, |freed| freed.min(bound.over))
         };
         self.list_kept_bounds(node, shape).into_iter().map(start).max().unwrap_or(self.now)
     }
@@ -304,27 +297,50 @@ impl Engine {
     ) -> Vec<(KeptBound, BTreeSet<QueueIndex>)> {
         let now = ExpectedRun { from: self.now, ends: Some(self.now.saturating_add(1)), limit: None, delay: 0 };
         let bounds = self.compute_kept_bounds(node, dims, now).into_iter().filter(|bound| bound.at == self.now);
-        let queues = |bound: &KeptBound| {
-            let all = self.kept_capacity.all.iter().filter(|one| one.is_kept_at(bound.at));
-            all.flat_map(|one| self.list_topmost_queues(one)).collect()
-        };
-        bounds.map(|bound| (bound, queues(&bound))).collect()
+        let kept_now = self.list_binding(node, now).into_iter().filter(|(_, one)| one.is_kept_at(self.now));
+        let owners: BTreeSet<QueueIndex> = kept_now.flat_map(|(_, one)| self.list_topmost_queues(one)).collect();
+        bounds.map(|bound| (bound, owners.clone())).collect()
+    }
+
+    /// The reservations that such a run of a job of a queue has to leave free, each with its place.
+    fn list_binding(&self, node: QueueIndex, run: ExpectedRun) -> Vec<(usize, &CapacityReservation)> {
+        let path: Vec<&str> = self.queues[node].path.iter().map(|at| self.queues[*at].name.as_str()).collect();
+        let all = self.kept_capacity.all.iter().enumerate().filter(|(_, one)| one.window.end > self.now);
+        all.take(MOST_RESERVATIONS).filter(|(_, one)| one.binds_run(run, &path)).collect()
     }
 
     fn compute_kept_bounds(&self, node: QueueIndex, dims: &BTreeSet<Dim>, run: ExpectedRun) -> Vec<KeptBound> {
-        let path: Vec<&str> = self.queues[node].path.iter().map(|at| self.queues[*at].name.as_str()).collect();
-        let all = self.kept_capacity.all.iter().enumerate().filter(|(_, one)| one.window.end > self.now);
-        let binding: Vec<_> = all.take(MOST_RESERVATIONS).filter(|(_, one)| one.binds_run(run, &path)).collect();
+        let binding = self.list_binding(node, run);
         let mut bounds = Vec::new();
-        for (reservation, one) in &binding {
+        for (place, one) in &binding {
             let at = one.window.start.max(self.now);
-            for dim in dims.iter().filter(|dim| !self.kept_amount(one, **dim).is_zero()) {
-                let Some(limit) = find_ceiling(&self.queues[QueueIndex::ROOT], *dim) else { continue };
-                let held = self.held_beyond(QueueIndex::ROOT, *dim, at);
-                let then = || binding.iter().map(|(_, other)| *other).filter(|other| other.is_kept_at(at));
-                let (kept, amounts) =
-                    (self.sum_kept(then(), *dim, at), then().map(|it| self.kept_amount(it, *dim)).sum());
-                bounds.push(KeptBound { reservation: *reservation, dim: *dim, at, limit, held, kept, amounts });
+            for dim in dims.iter().copied().filter(|dim| !self.kept_amount(one, *dim).is_zero()) {
+                let Some(limit) = find_ceiling(&self.queues[QueueIndex::ROOT], dim) else { continue };
+                let keeps = |(_, other): &&(usize, &CapacityReservation)| {
+                    other.is_kept_at(at) && !self.kept_amount(other, dim).is_zero()
+                };
+                let then: Vec<_> = binding.iter().filter(keeps).copied().collect();
+                let (mut largest, mut over, mut amounts) = ((*place, *one), at, Amount::ZERO);
+                for (place, other) in &then {
+                    let amount = self.kept_amount(other, dim);
+                    (over, amounts) = (over.max(other.window.end), amounts + amount);
+                    if amount > self.kept_amount(largest.1, dim) {
+                        largest = (*place, *other);
+                    }
+                }
+                let held = self.held_beyond(QueueIndex::ROOT, dim, at);
+                let kept = self.sum_kept(then.iter().map(|(_, other)| *other), dim, at);
+                bounds.push(KeptBound {
+                    largest: largest.0,
+                    others: then.len() - 1,
+                    over,
+                    dim,
+                    at,
+                    limit,
+                    held,
+                    kept,
+                    amounts,
+                });
             }
         }
         bounds

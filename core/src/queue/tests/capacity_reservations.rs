@@ -237,6 +237,11 @@ fn who_ends_before_a_job_can_start_that_waits_for_what_is_held_passes_it() {
     assert_eq!(at(&mut engine, 70), ["soon"]);
     engine.set_expected_end("runs", None);
     assert_eq!(start(&engine), Ok(EpochSeconds::new(10_000)), "the time is over then");
+    // What is kept for its own queue is in nobody's way there, however long.
+    let own = kept("own", 1, (0, 50_000), &["q"]);
+    engine.set_capacity_reservations(vec![kept("upgrade", 10, (0, 10_000), &["ops"]), own]);
+    assert_eq!(at(&mut engine, 70), ["late"], "it ends before that");
+    assert_eq!(start(&engine), Ok(EpochSeconds::new(10_000)));
 }
 
 #[test]
