@@ -4,8 +4,25 @@ use serde_json::json;
 
 use super::{
     forged_record::{annotation, assert_record, forge, record, world},
-    world::job,
+    world::{World, job},
 };
+
+/// A Deployment of two pods that runs in queue q.
+fn run_web(world: &mut World) {
+    let web = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "ns", "annotations": {"scheduling.volcano.sh/queue-name": "q"}},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]},
+        }},
+    });
+    let web = world.put(web);
+    world.bind(&web, 2, true);
+    assert_eq!(world.settle(), ["web-deployment"]);
+    world.place("web-deployment", 2);
+    world.settle();
+}
 
 #[test]
 fn a_grant_without_an_epoch_is_granted_anew_or_taken_back_as_a_stale_one() {
@@ -87,6 +104,34 @@ fn a_granted_job_that_was_scaled_down_while_no_controller_ran_keeps_its_charge_u
 }
 
 #[test]
+fn pods_beyond_a_record_that_was_cut_are_charged_by_the_next_controller_too() {
+    let mut world = world();
+    run_web(&mut world);
+    world.patch("Deployment", "web", &json!({"spec": {"replicas": 1}}));
+    world.settle();
+    let record = annotation(&world, "web-deployment", "caldera.dev/admission").to_string();
+    assert!(record.contains("\\\"pods\\\":1"), "{record}");
+    assert_eq!(world.used("q"), "2", "the scheduler has not cut its clusters yet");
+    world.begin_anew();
+    assert_eq!(world.used("q"), "2");
+    // Whichever is listed first.
+    let members = ["m1", "m2"].map(|name| world.get("Cluster", name).clone());
+    members.iter().for_each(|member| world.delete("Cluster", member["metadata"]["name"].as_str().unwrap()));
+    world.begin_anew();
+    assert_eq!(world.used("q"), "1");
+    world.list_clusters(members.into());
+    assert_eq!(world.used("q"), "2");
+    // Of clusters that there are not, nothing is charged.
+    let elsewhere = json!([{"name": "m1", "replicas": 1}, {"name": "nowhere", "replicas": 2_147_483_647}]);
+    world.patch("ResourceBinding", "web-deployment", &json!({"spec": {"clusters": elsewhere}}));
+    world.begin_anew();
+    assert_eq!(world.used("q"), "1");
+    world.place("web-deployment", 1);
+    world.settle();
+    assert_eq!(world.used("q"), "1");
+}
+
+#[test]
 fn a_grant_whose_answer_is_lost_is_no_forgery() {
     let mut world = world();
     world.lost = 2;
@@ -102,19 +147,7 @@ fn a_grant_whose_answer_is_lost_is_no_forgery() {
 #[test]
 fn who_names_another_queue_while_it_runs_waits_in_that() {
     let mut world = world();
-    let web = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": "web", "namespace": "ns", "annotations": {"scheduling.volcano.sh/queue-name": "q"}},
-        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {
-            "metadata": {"labels": {"app": "web"}},
-            "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]},
-        }},
-    });
-    let web = world.put(web);
-    world.bind(&web, 2, true);
-    assert_eq!(world.settle(), ["web-deployment"]);
-    world.place("web-deployment", 2);
-    world.settle();
+    run_web(&mut world);
     let queue = json!({"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "other"}}});
     world.patch("Deployment", "web", &queue);
     assert_eq!(world.used("q"), "0");

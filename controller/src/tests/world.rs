@@ -118,6 +118,13 @@ impl World {
         self.controller.observe(Input::Bindings(Event::Reset(all)), self.now);
     }
 
+    /// Tells these clusters as the first list of a controller does.
+    pub fn list_clusters(&mut self, clusters: Vec<Value>) {
+        let read = |object: Value| ClusterFacts::read(&serde_json::from_value::<Cluster>(object).unwrap());
+        self.controller.objects.forget_listed(ObjectKind::Clusters);
+        self.controller.observe(Input::Clusters(Event::Reset(clusters.into_iter().map(read).collect())), self.now);
+    }
+
     /// The same under the next lease, as each life of a controller has its own.
     pub fn begin_anew(&mut self) {
         self.restart_under(self.next_epoch(), None);

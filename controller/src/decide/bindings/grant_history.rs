@@ -17,7 +17,13 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use caldera_core::{admission::Admission, gang::Gang, place::spread_constraints::is_duplicated, resources::Resources};
+use caldera_core::{
+    admission::Admission,
+    gang::Gang,
+    place::spread_constraints::is_duplicated,
+    queue::ledger::{ChargeFacts, compute_charge},
+    resources::Resources,
+};
 use jiff::{SignedDuration, Timestamp};
 
 use super::eviction::{FORGED_RECORD, NOT_PLACED, QUEUE_CHANGED};
@@ -289,8 +295,8 @@ impl GrantHistory {
 
     /// What the workload can ask for at most. While its record stands that does not fall: it may be scaled up again
     /// before a smaller record is stored. Nor while it is placed: what it ran with may be there yet. Of one that was
-    /// scaled down while no controller ran, the record says what it had; not so a record of a later lease, which stays
-    /// for a while.
+    /// scaled down while no controller ran, the record says what it had, and if that was cut already, its clusters; not
+    /// so a record of a later lease, which stays for a while.
     pub(in crate::decide) fn update_charge_ceiling(
         &mut self,
         binding: &Binding,
@@ -310,11 +316,19 @@ impl GrantHistory {
         let is_cut = is_cut && parse_lease_transitions(binding.epoch.as_deref()) <= parse_lease_transitions(epoch);
         let listed =
             binding.admission.as_ref().filter(|record| self.is_listed && is_cut && record.queue == workload.queue);
-        for known in self.ceiling.iter().chain(listed.map(|record| &record.charged)) {
+        let placed = listed.map(|_| sum_placed(binding, gang, capacity));
+        for known in self.ceiling.iter().chain(listed.map(|record| &record.charged)).chain(&placed) {
             most = most.max(known);
         }
         self.ceiling = Some(most);
     }
+}
+
+/// What the pods ask for that are in clusters of the fleet.
+fn sum_placed(binding: &Binding, gang: &Gang, capacity: &FleetCapacity) -> Resources {
+    let clusters: Vec<_> = binding.clusters.iter().filter(|(name, _)| capacity.knows(name.as_str())).cloned().collect();
+    let plan = binding.plan.as_deref();
+    compute_charge(&ChargeFacts { gang: Some(gang), clusters: &clusters, plan, ..ChargeFacts::default() }).amount
 }
 
 /// Pods that the clusters, or the plan, of a binding have; whole copies that say no number are not counted.

@@ -9,10 +9,14 @@ use caldera_core::gang::ClusterName;
 use caldera_runtime::watch::Event;
 
 use super::Controller;
-use crate::observe::{ClusterFacts, ObjectKind, Presence};
+use crate::{
+    decide::bindings::grant_history::count_placed,
+    observe::{ClusterFacts, ObjectKind, Presence},
+};
 
 impl Controller {
     pub(super) fn observe_clusters(&mut self, event: Event<ClusterFacts>) {
+        let is_first_list = matches!(event, Event::Reset(_)) && !self.objects.is_listed(ObjectKind::Clusters);
         let had_windows = self.capacity.next_maintenance_end(self.now).is_some();
         let had_groups = self.capacity.has_declared_groups();
         let was_exclusive = self.capacity.has_exclusive_clusters();
@@ -34,6 +38,12 @@ impl Controller {
         if has_windows && !had_windows || has_first_groups || is_exclusive != was_exclusive {
             // From now on it matters how long each of them runs, or in which queue it is.
             self.reassess_bindings(|binding| binding.admission.is_none());
+        }
+        if is_first_list {
+            // Pods beyond a record are charged in clusters that there are.
+            self.reassess_bindings(|binding| {
+                binding.admission.as_ref().is_some_and(|record| count_placed(binding) > record.count_pods())
+            });
         }
     }
 
