@@ -144,8 +144,9 @@ pub fn build_component_objects(deploy: &Deploy) -> Vec<Value> {
     objects
 }
 
-/// What a member needs so that a collector (or an estimator) inside it can read its nodes, their NUMA nodes and what
-/// they use, pods, HyperNodes and queues; with the collector itself where an image and the member's name are given.
+/// What a member needs so that a collector (or an estimator) inside it can read its nodes, their NUMA nodes, their
+/// devices and what they use, pods, HyperNodes and queues; with the collector itself where an image and the member's
+/// name are given.
 #[must_use]
 pub fn build_member_objects(namespace_name: &str, collector_of: Option<(&str, &str)>) -> Vec<Value> {
     let name = "caldera-inventory";
@@ -160,6 +161,10 @@ pub fn build_member_objects(namespace_name: &str, collector_of: Option<(&str, &s
                 {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": read},
                 {"apiGroups": ["topology.volcano.sh"], "resources": ["hypernodes"], "verbs": read},
                 {"apiGroups": ["nodeinfo.volcano.sh"], "resources": ["numatopologies"], "verbs": read},
+                {
+                    "apiGroups": ["resource.k8s.io"],
+                    "resources": ["deviceclasses", "resourceclaims", "resourceslices"], "verbs": read,
+                },
                 {"apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "verbs": read},
                 {"apiGroups": ["metrics.k8s.io"], "resources": ["nodes"], "verbs": ["list"]},
             ],

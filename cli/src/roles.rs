@@ -168,6 +168,8 @@ fn list_cluster_rules(component: &str) -> Vec<Rule> {
                 CLASSES,
                 // Whether one selects a new job.
                 POLICIES,
+                // What its claims ask for.
+                ("resource.k8s.io", &["resourceclaimtemplates"], &["get"]),
                 KINDS,
             ]);
         }

@@ -245,7 +245,9 @@ impl Fleet {
                     | Change::HyperNodeGone(_)
                     | Change::NumaTopologies(_)
                     | Change::NumaTopology(..)
-                    | Change::NumaTopologyGone(_) => Some([None, None]),
+                    | Change::NumaTopologyGone(_)
+                    | Change::AllDevices(_)
+                    | Change::Devices(..) => Some([None, None]),
                     Change::Pods(_) => None,
                 };
                 member.images.observe_change(&change);

@@ -19,6 +19,7 @@
 //! | `domain` | HyperNodes as a tree of domains over the nodes |
 //! | `bound_pods`, `removed_pods` | pods on nodes, and what is free if some of them are evicted |
 //! | `numa_topologies` | what nodes report of their NUMA nodes |
+//! | `node_devices` | devices of nodes that drivers publish |
 //! | `node_ref`, `interner`, `amounts` | nodes with their labels, equal values once, amounts, all kept small |
 //! | `upcoming` | nodes that autoscaled groups may still add |
 //! | `capacity` | what a decision reads: free capacity by shape, and its sums and bounds |
@@ -31,6 +32,7 @@ mod change;
 mod domain;
 mod interner;
 mod load;
+mod node_devices;
 mod node_ref;
 mod node_shapes;
 mod numa_topologies;
@@ -63,6 +65,7 @@ use crate::{
 use bound_pods::{BoundPod, PodKey, PodNamePrefix};
 use domain::Matcher;
 use interner::Interner;
+use node_devices::NodeDevices;
 use node_ref::LabelStore;
 use node_shapes::{
     NodeKind, NodeKindRef, NodeSpec, NodeState, NoneLast, Shapes, add_node_to_shapes, remove_node_from_shapes,
@@ -88,6 +91,7 @@ pub struct Inventory {
     stems: Interner<PodNamePrefix>,
     namespaces: BTreeSet<Arc<str>>,
     numa: NumaTopologies,
+    devices: NodeDevices,
     /// Nodes and pods arrive by separate lists; before both are there the numbers mean nothing.
     listed: (bool, bool),
 }
@@ -163,6 +167,8 @@ impl Inventory {
             Change::NumaTopologies(all) => self.set_numa_topologies(all),
             Change::NumaTopology(node, topology) => self.set_numa_topology(&node, Some(topology)),
             Change::NumaTopologyGone(node) => self.set_numa_topology(&node, None),
+            Change::AllDevices(all) => self.set_all_devices(all),
+            Change::Devices(node, devices) => self.set_devices(&node, devices),
         }
     }
 
@@ -325,7 +331,7 @@ impl Inventory {
         let kind = NodeKindRef(self.kinds.intern_value(NodeKind {
             labels,
             taints: taints.into(),
-            allocatable: Arc::new(Amounts::from(&node.allocatable)),
+            allocatable: Arc::new(self.devices.complete(&name, &node.allocatable)),
             numa: self.numa.topology_of(&name),
         }));
         let state = self.nodes.entry(name).or_default();
@@ -354,6 +360,7 @@ impl Inventory {
         remove_node_from_shapes(&mut self.shapes, state);
         // Its pods may be reported for a while yet.
         let had = state.spec.take();
+        self.devices.forget_node(name);
         if state.used.is_empty() {
             self.nodes.remove(name);
         }

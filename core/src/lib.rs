@@ -15,6 +15,7 @@ pub mod cluster_choice;
 pub mod cron_schedule;
 pub mod data_source;
 pub mod declared_data;
+pub mod device;
 pub mod fleet;
 pub mod gang;
 pub mod image_locality;

@@ -14,6 +14,7 @@ pub mod chosen_settings;
 pub mod cluster_annotations;
 pub mod cron_job;
 pub mod data_source;
+pub mod device;
 pub mod discovered_domains;
 pub mod dns;
 pub mod estimator;
@@ -38,6 +39,7 @@ pub mod queue_admission;
 mod schema;
 pub mod score;
 pub mod selector;
+mod stable_hash;
 pub mod tenancy;
 pub mod trusted;
 #[allow(missing_docs, reason = "fields are named and described by Volcano")]

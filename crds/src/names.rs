@@ -154,6 +154,9 @@ pub mod caldera {
     /// On a job with plugin `ssh`: the Secret of its namespace with the files that the plugin would make. Where the job
     /// is split its pods mount it, and no copy carries keys.
     pub const SSH_SECRET: &str = "caldera.dev/ssh-secret";
+    /// On a pod template whose pods claim devices: what each ResourceClaimTemplate that they name asks for (JSON, by
+    /// its name). The webhook writes it, and it is what is charged and sent to members.
+    pub const DEVICE_CLAIMS: &str = "caldera.dev/device-claims";
     /// On a PropagationPolicy or ClusterPropagationPolicy, or on a ResourceBinding, where it comes first: how clusters
     /// are ranked (`binpack=2,cheapest=1`; see [ranking](../parity.md#beyond-karmada-ranking-clusters)).
     pub const SCORE_WEIGHTS: &str = "caldera.dev/score-weights";

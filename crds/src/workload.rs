@@ -14,6 +14,7 @@ mod anti_affinity;
 mod completion;
 pub mod declared;
 mod declared_kind;
+pub mod device_claims;
 mod field;
 mod group_pods;
 mod kind;
@@ -186,6 +187,7 @@ fn gang_of(root: &Field<'_>) -> Result<Gang, GangError> {
             return kind.layout().map_or_else(
                 || Err(GangError::Unsupported { api_version: text("apiVersion"), kind: text("kind") }),
                 |layout| {
+                    device_claims::check_kind(root, kind)?;
                     layout_reader::check_demands(root, layout)?;
                     member_queue::check_job(root, kind, layout)?;
                     layout_reader::read_gang(root, kind, layout)

@@ -59,6 +59,14 @@ pub enum Kind {
     DataSource,
     /// datadependency.volcano.sh DataSourceClaim.
     DataClaim,
+    /// resource.k8s.io DeviceClass.
+    DeviceClass,
+    /// resource.k8s.io ResourceSlice.
+    ResourceSlice,
+    /// resource.k8s.io ResourceClaim.
+    ResourceClaim,
+    /// resource.k8s.io ResourceClaimTemplate.
+    ResourceClaimTemplate,
     /// topology.volcano.sh HyperNode.
     HyperNode,
     /// nodeinfo.volcano.sh Numatopology.
@@ -127,6 +135,12 @@ impl Kind {
             Self::DataClaim => {
                 api_resource("datadependency.volcano.sh", "v1alpha1", "DataSourceClaim", "datasourceclaims")
             }
+            Self::DeviceClass => api_resource("resource.k8s.io", "v1", "DeviceClass", "deviceclasses"),
+            Self::ResourceSlice => api_resource("resource.k8s.io", "v1", "ResourceSlice", "resourceslices"),
+            Self::ResourceClaim => api_resource("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims"),
+            Self::ResourceClaimTemplate => {
+                api_resource("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates")
+            }
             Self::HyperNode => api_resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes"),
             Self::Numatopology => api_resource("nodeinfo.volcano.sh", "v1alpha1", "Numatopology", "numatopologies"),
             Self::Inventory => {
@@ -173,6 +187,8 @@ impl Kind {
                 | Self::PriorityClass
                 | Self::DataSource
                 | Self::HyperNode
+                | Self::DeviceClass
+                | Self::ResourceSlice
                 | Self::Numatopology
                 | Self::Inventory
                 | Self::Links

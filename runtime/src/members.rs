@@ -4,9 +4,9 @@
 //! - A member whose collector publishes its inventory on the host ([`caldera_crds::published`]) is not watched: the
 //!   published inventory is replayed (`replay`) for as long as it can be trusted (`published`).
 //! - Any other member is connected to as Karmada does it (`connection`). Its nodes, pods, HyperNodes and Numatopologies
-//!   become [`caldera_core::inventory::Change`]s on a channel; when all were listed it is up (`informers`). A member
-//!   without HyperNodes has no domains, in one without Numatopologies no node reports its NUMA nodes, and one without
-//!   Volcano's queues is not bounded by them; all are looked for again now and then.
+//!   become [`caldera_core::inventory::Change`]s on a channel, its devices with them (`devices`); when all were listed
+//!   it is up (`informers`). A member without HyperNodes has no domains, in one without Numatopologies no node reports
+//!   its NUMA nodes, and one without Volcano's queues is not bounded by them; all are looked for again now and then.
 //! - What was passed on counts for as long as it is confirmed: by a probe with a timeout, because a watch alone may
 //!   hang for minutes, and by watches that do not fail. An outage of seconds changes nothing. After three probes
 //!   without an answer, or when a watch has failed for half a minute, the member is down until everything was listed
@@ -15,6 +15,7 @@
 
 pub mod collector;
 mod connection;
+mod devices;
 mod informers;
 mod node_use;
 mod published;
@@ -24,8 +25,11 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use caldera_core::fleet::{Queues, Update};
-use caldera_crds::{karmada::cluster::Cluster, published::Published};
+use caldera_core::{
+    fleet::{Queues, Update},
+    inventory::Change,
+};
+use caldera_crds::{inventory::read_node, karmada::cluster::Cluster, published::Published};
 use jiff::Timestamp;
 use kube::Client;
 use tokio::{
@@ -37,10 +41,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     client::WriteCounts,
     clock::SharedClock,
-    watch::{Event, api_resource, list_json},
+    watch::{Event, list_json},
 };
 use connection::{Access, Connection, MemberError, Route, probe_member};
-use informers::{Informers, Message, OptionalKind, REQUIRED, has_queues};
+use devices::{DeviceJoin, ReadPod};
+use informers::{Informers, Message, OptionalKind, has_queues, node_resource, pod_resource};
 use published::{PublishedCache, Trusted};
 
 /// How often a member is asked whether it is there.
@@ -298,7 +303,7 @@ impl Member {
         let mut informers = Informers::start_informers(self, connection, &found, stop);
         found.into_iter().for_each(|kind| informers.follow_optional(kind));
         for kind in &absent {
-            informers.send_message(Message::Listed(kind.name(), kind.nothing())).await;
+            informers.send_message(kind.nothing()).await;
         }
         informers.follow_required();
         if self.reads_load {
@@ -430,18 +435,21 @@ pub async fn read_member_inventory(
     let access = access_to(host, cluster, None, component, counts);
     let read = async {
         let client = access.connect_or_proxy().await?;
-        let mut updates = Vec::new();
+        let (mut changes, mut devices) = (Vec::new(), DeviceJoin::default());
         for kind in OptionalKind::ALL {
-            updates.push(Update::Change(kind.list(&client).await?));
+            match kind.list(&client).await? {
+                Message::Listed(_, change) => changes.push(change),
+                Message::Devices(_, _, event) => drop(devices.apply_devices(event)),
+                _ => {}
+            }
         }
-        for (kind, plural, convert) in REQUIRED {
-            let resource = api_resource("", "v1", kind, plural);
-            let listed = list_json(client.clone(), &resource, None, None, Some).await;
-            let all = listed.map_err(|error| MemberError::Probe(Box::new(error)))?;
-            updates.extend(convert(Event::Reset(all)).map(Update::Change));
-        }
-        updates.push(Update::Up);
-        Ok(updates)
+        changes.push(devices.list_devices());
+        let failed = |error| MemberError::Probe(Box::new(error));
+        let nodes = list_json(client.clone(), &node_resource(), None, None, |node| read_node(&node)).await;
+        changes.push(Change::Nodes(nodes.map_err(failed)?));
+        let pods = list_json(client, &pod_resource(), None, None, |pod| ReadPod::read(&pod)).await;
+        changes.push(devices.complete_pods(Event::Reset(pods.map_err(failed)?)));
+        Ok(changes.into_iter().map(Update::Change).chain([Update::Up]).collect())
     };
     read.await.unwrap_or_else(|error: MemberError| vec![Update::Down(error.to_string())])
 }

@@ -12,6 +12,7 @@ use crate::{
         binding_gate::{GatedBinding, gate_binding},
         cluster_annotations::refuse_cluster_annotations,
         cron_job::validate_cron_job,
+        device_claims::write_device_claims,
         hyper_job::validate_hyper_job,
         job::validate_job,
         job_defaults::{Seed, fill_defaults_of_job, fill_defaults_of_long_job},
@@ -45,10 +46,11 @@ pub type Rule = fn(&[u8], Snapshot<'_>) -> Outcome;
 pub(crate) const BINDINGS: &str = "mutate-resourcebinding";
 pub(crate) const MUTATE_JOB: &str = "mutate-job";
 pub(crate) const VALIDATE_JOB: &str = "validate-job";
+const DEVICE_CLAIMS: &str = "write-device-claims";
 
 /// The routes of admission, and how each is decided. Karmada's interpreter has a form of its own
 /// ([`interpret_request`](crate::decide::interpreter::interpret_request)).
-pub const RULES: [(&str, Rule); 10] = [
+pub const RULES: [(&str, Rule); 11] = [
     (BINDINGS, answer_binding),
     // What no Work looks like is refused before its values are read to tell a forged one.
     ("mutate-work", |body, snapshot| {
@@ -70,6 +72,7 @@ pub const RULES: [(&str, Rule); 10] = [
     ("validate-hyperjob", |body, snapshot| answer_review(body, |request| validate_hyper_job(request, snapshot.cache))),
     ("validate-queue", |body, snapshot| answer_review(body, |request| validate_queue(request, snapshot))),
     ("stamp-submission", answer_submission),
+    (DEVICE_CLAIMS, |body, snapshot| answer_review(body, |request| write_device_claims(request, snapshot))),
 ];
 
 fn answer_binding(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 
 use caldera_controller::{decide::Controller, settings::Settings, snapshot::take_snapshot};
 use caldera_core::{
+    device::add_devices,
     fleet::Update,
     inventory::{Change, HyperNode, Node, Pod},
     place::{Cluster, Queues},
     queue::FairHistory,
+    resources::Resources,
 };
 use caldera_simulate::{
     live::{Member, State},
@@ -61,6 +63,7 @@ struct MemberContents {
     nodes: Vec<Node>,
     pods: Vec<Pod>,
     hyper_nodes: Vec<HyperNode>,
+    devices: BTreeMap<String, Resources>,
     queues: Queues,
 }
 
@@ -72,6 +75,7 @@ fn read_members(clusters: Vec<Cluster>, reported: Vec<(String, Update)>) -> Vec<
             Update::Change(Change::Nodes(all)) => of.nodes = all,
             Update::Change(Change::Pods(all)) => of.pods = all,
             Update::Change(Change::HyperNodes(all)) => of.hyper_nodes = all,
+            Update::Change(Change::AllDevices(all)) => of.devices = all.into_iter().collect(),
             Update::Change(Change::Node(node)) => of.nodes.push(node),
             Update::Change(Change::Pod(pod)) => of.pods.push(pod),
             Update::Change(Change::HyperNode(one)) => of.hyper_nodes.push(one),
@@ -84,7 +88,8 @@ fn read_members(clusters: Vec<Cluster>, reported: Vec<(String, Update)>) -> Vec<
                 | Change::HyperNodeGone(_)
                 | Change::NumaTopologies(_)
                 | Change::NumaTopology(..)
-                | Change::NumaTopologyGone(_),
+                | Change::NumaTopologyGone(_)
+                | Change::Devices(..),
             )
             | Update::Up
             | Update::Down(_)
@@ -95,7 +100,13 @@ fn read_members(clusters: Vec<Cluster>, reported: Vec<(String, Update)>) -> Vec<
         }
     }
     let member = |cluster: Cluster| {
-        let MemberContents { nodes, pods, hyper_nodes, queues } = seen.remove(&cluster.name).unwrap_or_default();
+        let MemberContents { mut nodes, pods, hyper_nodes, queues, devices } =
+            seen.remove(&cluster.name).unwrap_or_default();
+        for node in &mut nodes {
+            if let Some(devices) = devices.get(&node.name) {
+                node.allocatable = add_devices(&node.allocatable, devices);
+            }
+        }
         Member { cluster, nodes, pods, hyper_nodes, queues }
     };
     clusters.into_iter().map(member).collect()

@@ -43,7 +43,9 @@ impl ImagesOnNodes {
             | Change::HyperNodeGone(_)
             | Change::NumaTopologies(_)
             | Change::NumaTopology(..)
-            | Change::NumaTopologyGone(_) => {}
+            | Change::NumaTopologyGone(_)
+            | Change::AllDevices(_)
+            | Change::Devices(..) => {}
         }
     }
 

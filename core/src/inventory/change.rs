@@ -1,4 +1,4 @@
-//! Changes of a member, as the inventory takes them: nodes, pods, HyperNodes, and what nodes report of NUMA.
+//! Changes of a member, as the inventory takes them: nodes, pods, HyperNodes, what nodes report of NUMA, and devices.
 //!
 //! Rule: a plural variant is a whole list and replaces all of its kind; a singular one adds or replaces one; one that
 //! ends in `Gone` removes one by name. Only the fields that placement reads are kept.
@@ -49,7 +49,7 @@ pub struct Pod {
     pub name: String,
     /// Its node, once bound.
     pub node: Option<String>,
-    /// What it asks for, `pods: 1` included.
+    /// What it asks for, `pods: 1` and what it claims of devices included.
     pub request: Resources,
     /// Succeeded or failed: it holds nothing any more.
     pub finished: bool,
@@ -110,4 +110,8 @@ pub enum Change {
     NumaTopology(String, NumaTopology),
     /// A node reports none any more.
     NumaTopologyGone(String),
+    /// These are all nodes with devices that drivers publish, and how many there are under each name.
+    AllDevices(Vec<(String, Resources)>),
+    /// The devices of a node, or that it has none any more.
+    Devices(String, Resources),
 }

@@ -395,6 +395,30 @@ fn what_a_node_reports_of_numa_counts_while_the_node_is_there_and_evicted_pods_g
     assert!(!inventory.capacity().reports_numa);
 }
 
+/// Devices under a name of their own, or one that kubelets report too.
+fn gpus(own: bool, count: i64) -> Resources {
+    [(if own { "x.io/gpu" } else { "cpu" }, Quantity::from_units(count))].into_iter().collect()
+}
+
+#[test]
+fn devices_come_before_or_after_their_node_and_go_with_what_publishes_them() {
+    let free = |inventory: &Inventory| inventory.capacity().sum_free().get("x.io/gpu");
+    let of = |count: i64| ("a".to_owned(), gpus(true, count));
+    let mut inventory = listed(vec![node("a", 4)], vec![]);
+    assert!(inventory.apply_change(Change::AllDevices(vec![of(2), ("z".to_owned(), gpus(true, 8))])));
+    assert!(!inventory.apply_change(Change::Devices("a".to_owned(), gpus(true, 2))));
+    let request: Resources = [("x.io/gpu", Quantity::from_units(1))].into_iter().collect();
+    assert!(inventory.apply_change(Change::Pod(Pod { request, ..pod("p", Some("a"), 1) })));
+    assert_eq!((free(&inventory), cpu(&inventory)), (Quantity::from_units(1), Quantity::from_units(4)));
+    assert!(inventory.apply_change(Change::NodeGone("a".into())));
+    assert!(inventory.apply_change(Change::Node(node("a", 6))));
+    assert_eq!((free(&inventory), cpu(&inventory)), (Quantity::from_units(1), Quantity::from_units(6)));
+    assert!(inventory.apply_change(Change::AllDevices(vec![])));
+    assert_eq!(free(&inventory), Quantity::ZERO);
+    assert!(!inventory.apply_change(Change::Devices("a".to_owned(), gpus(false, 9))), "its kubelet reports cpu");
+    assert_eq!(cpu(&inventory), Quantity::from_units(6));
+}
+
 fn any_change() -> impl Strategy<Value = Change> {
     let name = prop::sample::select(vec!["a", "b", "c"]);
     prop_oneof![
@@ -415,7 +439,8 @@ fn any_change() -> impl Strategy<Value = Change> {
             .prop_map(|(name, tier, members)| Change::HyperNode(hyper_node(name, tier, members))),
         prop::sample::select(vec!["r1", "r2", "s"]).prop_map(|name| Change::HyperNodeGone(name.into())),
         (name.clone(), 0..3u16).prop_map(|(name, free)| Change::NumaTopology(name.into(), topology(free))),
-        name.prop_map(|name| Change::NumaTopologyGone(name.into())),
+        name.clone().prop_map(|name| Change::NumaTopologyGone(name.into())),
+        (name, any::<bool>(), 0..3i64).prop_map(|(name, own, count)| Change::Devices(name.into(), gpus(own, count))),
     ]
 }
 
@@ -425,7 +450,7 @@ proptest! {
     fn events_and_lists_agree(changes in prop::collection::vec(any_change(), 0..40)) {
         let mut inventory = listed(vec![], vec![]);
         let (mut nodes, mut pods, mut hyper_nodes) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let mut numa = BTreeMap::new();
+        let (mut numa, mut devices) = (BTreeMap::new(), BTreeMap::new());
         let shown = [labels(&[]), labels(&["pool", "other"]), labels(&["serial"])];
         for (step, change) in changes.into_iter().enumerate() {
             inventory.set_carried_labels(&shown[step / 5 % 3]);
@@ -439,7 +464,8 @@ proptest! {
                 Change::NumaTopology(name, topology) => drop(numa.insert(name, topology)),
                 Change::NumaTopologyGone(name) => drop(numa.remove(&name)),
                 Change::Nodes(_) | Change::Pods(_) => unreachable!(),
-                Change::HyperNodes(_) | Change::NumaTopologies(_) => unreachable!(),
+                Change::Devices(name, all) => drop(devices.insert(name, all)),
+                Change::HyperNodes(_) | Change::NumaTopologies(_) | Change::AllDevices(_) => unreachable!(),
             }
             let before = inventory.capacity();
             let changed = inventory.apply_change(change);
@@ -451,6 +477,8 @@ proptest! {
         fresh.apply_change(Change::HyperNodes(hyper_nodes.into_values().collect()));
         fresh.apply_change(Change::NumaTopologies(vec![("a".into(), topology(1)), ("z".into(), topology(1))]));
         fresh.apply_change(Change::NumaTopologies(numa.into_iter().collect()));
+        fresh.apply_change(Change::AllDevices(vec![("b".into(), gpus(true, 9)), ("z".into(), gpus(true, 1))]));
+        fresh.apply_change(Change::AllDevices(devices.into_iter().collect()));
         fresh.apply_change(Change::Pods(pods.into_values().collect()));
         fresh.apply_change(Change::Nodes(nodes.into_values().collect()));
         fresh.capacity().shapes.iter().try_for_each(|shape| {

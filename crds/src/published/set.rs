@@ -128,6 +128,8 @@ impl Published {
             return Ok(vec![
                 Change::HyperNodes(all.hyper_nodes.into_values().collect()),
                 Change::NumaTopologies(all.numa.into_iter().collect()),
+                // Nodes have theirs in what they have in all.
+                Change::AllDevices(Vec::new()),
                 Change::Nodes(all.nodes.into_values().collect()),
                 Change::Pods(all.pods.into_values().collect()),
             ]);

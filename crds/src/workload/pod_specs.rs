@@ -20,18 +20,27 @@ pub(super) type Edit<'a> = &'a mut dyn FnMut(&mut Value) -> Option<()>;
 /// spec has it. `None` where the copy is not shaped like its kind.
 pub fn edit_pod_specs(copy: &mut Value, edit: Edit<'_>) -> Option<()> {
     match WorkloadKind::of_object(copy)? {
-        WorkloadKind::VolcanoJob => {
-            let tasks = copy.get_mut("spec")?.get_mut("tasks")?.as_array_mut()?;
-            tasks.iter_mut().try_for_each(|task| edit(task.get_mut("template")?.get_mut("spec")?))
-        }
-        WorkloadKind::Pod => edit(copy.get_mut("spec")?),
         WorkloadKind::TrainJob => train_job::edit_node_patch(copy, edit),
         WorkloadKind::SparkApplication => {
             ["driver", "executor"].into_iter().try_for_each(|part| edit_spark_part(copy, part, edit))
         }
+        _ => edit_pod_templates(copy, &mut |template| edit(template.get_mut("spec")?)),
+    }
+}
+
+/// Changes the templates of a workload's pods; a Pod is its own. `None` where the object is not shaped like its kind,
+/// or its kind's pods are not made of templates alone.
+pub(super) fn edit_pod_templates(object: &mut Value, edit: Edit<'_>) -> Option<()> {
+    match WorkloadKind::of_object(object)? {
+        WorkloadKind::VolcanoJob => {
+            let tasks = object.get_mut("spec")?.get_mut("tasks")?.as_array_mut()?;
+            tasks.iter_mut().try_for_each(|task| edit(task.get_mut("template")?))
+        }
+        WorkloadKind::Pod => edit(object),
+        WorkloadKind::TrainJob | WorkloadKind::SparkApplication => None,
         kind => match kind.layout() {
-            Some(layout) => edit_templates(copy, layout, edit),
-            None => edit(copy.get_mut("spec")?.get_mut("template")?.get_mut("spec")?),
+            Some(layout) => edit_templates(object, layout, edit),
+            None => edit(object.get_mut("spec")?.get_mut("template")?),
         },
     }
 }
@@ -58,7 +67,7 @@ fn edit_templates(copy: &mut Value, layout: &'static Layout, edit: Edit<'_>) -> 
         for template in sets.templates.iter().filter(|template| !edited.contains(&(sets.at, **template))) {
             for place in &mut places {
                 if let Some(template) = place.pointer_mut(&pointer(template)) {
-                    edit(template.get_mut("spec")?)?;
+                    edit(template)?;
                     any = true;
                 }
             }

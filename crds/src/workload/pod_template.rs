@@ -1,7 +1,7 @@
 //! Reads what one pod of a template requests, and which nodes may run it.
 //!
 //! Rule: Kubernetes `component-helpers/resource/helpers.go` for requests, `component-helpers/scheduling/corev1` for
-//! node selectors, affinity and tolerations. A pod that claims devices (`spec.resourceClaims`) is refused.
+//! node selectors, affinity and tolerations. What a pod claims of devices is in what it requests ([`device_claims`]).
 
 use std::collections::BTreeMap;
 
@@ -15,29 +15,17 @@ use caldera_core::{
 
 use serde_json::{Value, json};
 
-use super::{GangError, field::Field};
+use super::{GangError, device_claims, field::Field};
 use crate::names::volcano::CARD_NAME;
 
 /// What one pod takes from a node: the sum of its containers and sidecars, or the peak of its init containers if that
-/// is more. Pod-level requests replace that sum. The pod's overhead and one of the node's pods are added.
+/// is more. Pod-level requests replace that sum. The pod's overhead, what it claims of devices and one of the node's
+/// pods are added.
 pub(super) fn read_request(pod: &Field<'_>) -> Result<Resources, GangError> {
-    check_resource_claims(pod)?;
-    let request = sum_pod_request(pod, |amount| amount.quantity().map(Some))?;
+    let mut request = sum_pod_request(pod, |amount| amount.quantity().map(Some))?;
+    request.add(&device_claims::read_claimed(pod)?);
     check_names(pod, &request)?;
     Ok(request)
-}
-
-/// What a claim stands for is in other objects, and is known once a node has it. Charged nothing for it, a job would
-/// hold devices that its queue may not have.
-fn check_resource_claims(pod: &Field<'_>) -> Result<(), GangError> {
-    let Some(claims) = pod.at(&["spec", "resourceClaims"]) else { return Ok(()) };
-    let is_none = claims.value.is_null() || claims.value.as_array().is_some_and(Vec::is_empty);
-    if is_none {
-        return Ok(());
-    }
-    let why = "devices that are claimed (dynamic resource allocation) can not be charged to a queue; ask for them by \
-               resources.limits, as nvidia.com/gpu";
-    Err(claims.wrong(why))
 }
 
 /// Not every kind's API checks the names of resources. One of a card model would be charged as if the pod were kept to

@@ -150,14 +150,24 @@ fn a_zero_request_asks_for_nothing() {
 
 /// They were charged nothing: a quota for cards was none.
 #[test]
-fn devices_that_are_claimed_are_refused_in_every_kind() {
+fn devices_are_claimed_in_every_kind_by_what_the_template_carries_alone() {
     let claims = json!([{ "name": "gpu", "resourceClaimTemplateName": "one-gpu" }]);
-    let why = "resourceClaims: devices that are claimed (dynamic resource allocation) can not be charged to a queue; \
-               ask for them by resources.limits, as nvidia.com/gpu";
+    let why = "resourceClaims[0]: what ResourceClaimTemplate \"one-gpu\" asks for is not written down in annotation \
+               caldera.dev/device-claims of the pod template; Caldera's webhook writes it when the object is created";
     let spec = json!({ "resourceClaims": claims, "containers": [requests("1")] });
     assert_eq!(refused(&pod(spec.clone())), format!("spec.{why}"));
     let of_a_job = job_of(json!({ "replicas": 1, "template": { "spec": spec } }));
     assert_eq!(refused(&of_a_job), format!("spec.tasks[0].template.spec.{why}"));
+    let asks = json!({ "devices": { "requests": [{ "name": "r", "exactly": { "deviceClassName": "gpu.io" } }] } });
+    let mut written = pod(spec.clone());
+    written["metadata"]["annotations"] = json!({ "caldera.dev/device-claims": json!({ "one-gpu": asks }).to_string() });
+    let want = "cpu 1, deviceclass.resource.kubernetes.io/gpu.io 1, pods 1";
+    assert_eq!(read(&written).tasks[0].request.to_string(), want);
+    let spark = json!({
+        "apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication", "metadata": { "name": "s" },
+        "spec": { "type": "Scala", "driver": { "template": { "spec": spec } }, "executor": { "instances": 1 } },
+    });
+    assert!(refused(&spark).ends_with("pods of a SparkApplication can not claim devices"), "{}", refused(&spark));
     for none in [json!([]), Value::Null] {
         read(&pod(json!({ "resourceClaims": none, "containers": [requests("1")] })));
     }

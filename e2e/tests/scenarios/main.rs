@@ -13,6 +13,7 @@ mod card_quota;
 mod cron_job;
 mod data;
 mod declared_kinds;
+mod devices;
 mod examples;
 mod forged;
 mod give_back;

@@ -1,8 +1,8 @@
 //! The informers of one member: what is followed in it, and how well that goes.
 //!
 //! Rule: nothing is passed on before nodes and pods were listed, and the optional kinds that the member has. Then
-//! everything is passed on at once, optional kinds first, so that nobody decides by nodes without their domains and
-//! NUMA nodes, or by pods of an earlier connection; then that the member is up.
+//! everything is passed on at once, optional kinds first, so that nobody decides by nodes without their domains, NUMA
+//! nodes and devices, or by pods of an earlier connection; then that the member is up.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +17,8 @@ use caldera_core::{
     time::EpochSeconds,
 };
 use caldera_crds::{
-    inventory::{name_of, namespace_of, read_hyper_node, read_node, read_pod, read_queue},
+    device::{DeviceClass, ResourceClaim, ResourceSlice},
+    inventory::{name_of, read_hyper_node, read_node, read_queue},
     numa_topology::read_numa_topology,
 };
 use kube::{Client, api::ApiResource, runtime::watcher};
@@ -30,6 +31,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
     Connection, Member, MemberError, MemberEvent, PROBE_TIMEOUT,
+    devices::{DeviceEvent, DeviceJoin, ReadPod},
     node_use::{NODE_METRICS, follow_node_use},
 };
 use crate::{
@@ -73,6 +75,9 @@ pub(super) enum Message {
     Change(&'static str, Change),
     /// The same, as a list of all: what was said of this kind before does not count.
     Listed(&'static str, Change),
+    /// Of what tells of devices; true for a list of all.
+    Devices(OptionalKind, bool, DeviceEvent),
+    Pods(Event<ReadPod>),
     Queues(Queues),
     /// What nodes measured, and when that was read.
     NodeUse(Vec<NodeUse>, EpochSeconds),
@@ -94,8 +99,7 @@ impl Informers {
         let must_hold = member.has_watch_failed;
         let watches = Watches::default();
         let awaited = must_hold.then(|| watches.clone());
-        let required: BTreeSet<_> =
-            REQUIRED.iter().map(|(kind, ..)| *kind).chain(found.iter().map(|of| of.name())).collect();
+        let required: BTreeSet<_> = [NODE, POD].into_iter().chain(found.iter().map(|of| of.name())).collect();
         let cluster = member.access.cluster.clone();
         let forward = forward_updates(cluster, arriving, member.events.clone(), is_listed, (required, awaited));
         let tasks = vec![AbortOnDropHandle::new(tokio::spawn(forward))];
@@ -106,9 +110,8 @@ impl Informers {
 
     /// Follows the kinds that must be listed before anything is known.
     pub(super) fn follow_required(&mut self) {
-        for (kind, plural, convert) in REQUIRED {
-            self.follow_kind(kind, api_resource("", "v1", kind, plural), PAGE, Some, convert);
-        }
+        self.follow_kind(NODE, node_resource(), PAGE, Some, convert_node_event);
+        self.follow(POD, pod_resource(), PAGE, |object| ReadPod::read(&object), |event| Some(Message::Pods(event)));
     }
 
     pub(super) fn follow_optional(&mut self, kind: OptionalKind) {
@@ -118,7 +121,29 @@ impl Informers {
             OptionalKind::Numatopology => {
                 self.follow_kind(kind.name(), resource, NUMA_PAGE, read_report, convert_numa_event);
             }
+            OptionalKind::ResourceSlice => {
+                self.follow_devices(kind, |object| ResourceSlice::read(&object), DeviceEvent::Slices);
+            }
+            OptionalKind::DeviceClass => {
+                self.follow_devices(kind, |object| DeviceClass::read(&object), DeviceEvent::Classes);
+            }
+            OptionalKind::ResourceClaim => {
+                self.follow_devices(kind, |object| ResourceClaim::read(&object), DeviceEvent::Claims);
+            }
         }
+    }
+
+    fn follow_devices<R: Send + 'static>(
+        &mut self,
+        kind: OptionalKind,
+        read: fn(Value) -> Option<R>,
+        to_event: fn(Event<R>) -> DeviceEvent,
+    ) {
+        let to_message = move |event: Event<R>| {
+            let is_list = matches!(event, Event::Reset(_));
+            Some(Message::Devices(kind, is_list, to_event(event)))
+        };
+        self.follow(kind.name(), kind.resource(), PAGE, read, to_message);
     }
 
     fn follow_kind<R: Send + 'static>(
@@ -134,6 +159,17 @@ impl Informers {
             let change = convert(event)?;
             Some(if is_list { Message::Listed(kind, change) } else { Message::Change(kind, change) })
         };
+        self.follow(kind, resource, page, read, to_message);
+    }
+
+    fn follow<R: Send + 'static>(
+        &mut self,
+        kind: &'static str,
+        resource: ApiResource,
+        page: u32,
+        read: fn(Value) -> Option<R>,
+        to_message: impl FnMut(Event<R>) -> Option<Message> + Send + 'static,
+    ) {
         let health = if self.must_hold { WatchHealth::failing() } else { WatchHealth::default() };
         self.watches.add(kind, health.clone());
         let options = WatchOptions::from(watcher::Config::default().page_size(page)).with_health(health);
@@ -212,7 +248,7 @@ async fn forward_updates(
 ) {
     let send = async |update| events.send(MemberEvent { cluster: cluster.clone(), update }).await;
     let (mut held_back, mut listed) = (Vec::new(), BTreeSet::new());
-    let mut is_first = true;
+    let (mut is_first, mut devices) = (true, DeviceJoin::default());
     loop {
         let are_all_listed = listed.is_superset(&required);
         let message = tokio::select! {
@@ -228,16 +264,31 @@ async fn forward_updates(
             Some(Message::Listed(kind, change)) => {
                 held_back.retain(|(of, _)| *of != kind);
                 listed.insert(kind);
-                held_back.push((kind, Update::Change(change)));
+                held_back.push((kind, Held::Update(Update::Change(change))));
             }
-            Some(Message::Change(kind, change)) => held_back.push((kind, Update::Change(change))),
+            Some(Message::Change(kind, change)) => held_back.push((kind, Held::Update(Update::Change(change)))),
+            Some(Message::Devices(kind, is_list, event)) => {
+                listed.extend(is_list.then(|| kind.name()));
+                let changes = devices.apply_devices(event).into_iter();
+                // What was not passed on yet is told with all else, once.
+                held_back.extend(
+                    changes.filter(|_| !is_first).map(|change| (kind.name(), Held::Update(Update::Change(change)))),
+                );
+            }
+            Some(Message::Pods(event)) => {
+                if matches!(event, Event::Reset(_)) {
+                    held_back.retain(|(of, _)| *of != POD);
+                    listed.insert(POD);
+                }
+                held_back.push((POD, Held::Pods(event)));
+            }
             Some(Message::Queues(queues)) => {
                 held_back.retain(|(of, _)| *of != QUEUE);
-                held_back.push((QUEUE, Update::Queues(queues)));
+                held_back.push((QUEUE, Held::Update(Update::Queues(queues))));
             }
             Some(Message::NodeUse(measured, read_at)) => {
                 held_back.retain(|(of, _)| *of != NODE_METRICS);
-                held_back.push((NODE_METRICS, Update::NodeUse(measured, read_at)));
+                held_back.push((NODE_METRICS, Held::Update(Update::NodeUse(measured, read_at))));
             }
             Some(Message::Late(_)) if are_all_listed => continue,
             Some(Message::Late(why)) => {
@@ -253,10 +304,15 @@ async fn forward_updates(
             continue;
         }
         if is_first {
+            held_back.push((OptionalKind::ResourceSlice.name(), Held::Update(Update::Change(devices.list_devices()))));
             held_back.sort_by_key(|(kind, _)| OptionalKind::ALL.iter().all(|of| of.name() != *kind));
         }
         let up = is_first.then_some([Update::From(Origin::Member), Update::Up]);
-        for update in held_back.drain(..).map(|(_, update)| update).chain(up.into_iter().flatten()) {
+        let ready = held_back.drain(..).map(|(_, held)| match held {
+            Held::Update(update) => update,
+            Held::Pods(event) => Update::Change(devices.complete_pods(event)),
+        });
+        for update in ready.chain(up.into_iter().flatten()) {
             if send(update).await.is_err() {
                 return;
             }
@@ -267,20 +323,34 @@ async fn forward_updates(
     }
 }
 
+/// What is passed on once all is listed.
+enum Held {
+    Update(Update),
+    /// Completed with what they claim when they are passed on.
+    Pods(Event<ReadPod>),
+}
+
 /// A kind that a member may have or not, with nothing of it to be known where it has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OptionalKind {
     HyperNode,
     Numatopology,
+    ResourceSlice,
+    DeviceClass,
+    ResourceClaim,
 }
 
 impl OptionalKind {
-    pub(super) const ALL: [Self; 2] = [Self::HyperNode, Self::Numatopology];
+    pub(super) const ALL: [Self; 5] =
+        [Self::HyperNode, Self::Numatopology, Self::ResourceSlice, Self::DeviceClass, Self::ResourceClaim];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::HyperNode => "HyperNode",
             Self::Numatopology => "Numatopology",
+            Self::ResourceSlice => "ResourceSlice",
+            Self::DeviceClass => "DeviceClass",
+            Self::ResourceClaim => "ResourceClaim",
         }
     }
 
@@ -288,6 +358,9 @@ impl OptionalKind {
         match self {
             Self::HyperNode => api_resource("topology.volcano.sh", "v1alpha1", self.name(), "hypernodes"),
             Self::Numatopology => api_resource("nodeinfo.volcano.sh", "v1alpha1", self.name(), "numatopologies"),
+            Self::ResourceSlice => api_resource("resource.k8s.io", "v1", self.name(), "resourceslices"),
+            Self::DeviceClass => api_resource("resource.k8s.io", "v1", self.name(), "deviceclasses"),
+            Self::ResourceClaim => api_resource("resource.k8s.io", "v1", self.name(), "resourceclaims"),
         }
     }
 
@@ -305,15 +378,19 @@ impl OptionalKind {
     }
 
     /// All that a member has of it; nothing where it has no such kind, or lets nobody read it.
-    pub(super) async fn list(self, client: &Client) -> Result<Change, MemberError> {
+    pub(super) async fn list(self, client: &Client) -> Result<Message, MemberError> {
         let (client, resource) = (client.clone(), self.resource());
-        let listed = match self {
+        let listed = list_json(client, &resource, None, None, Some).await.map(|all| match self {
             Self::HyperNode => {
-                let read = |object: Value| read_hyper_node(&object);
-                list_json(client, &resource, None, None, read).await.map(Change::HyperNodes)
+                self.make_list_message(Change::HyperNodes(all.iter().filter_map(read_hyper_node).collect()))
             }
-            Self::Numatopology => list_json(client, &resource, None, None, read_report).await.map(keep_possible),
-        };
+            Self::Numatopology => {
+                self.make_list_message(keep_possible(all.into_iter().filter_map(read_report).collect()))
+            }
+            Self::ResourceSlice => self.make_device_message(DeviceEvent::Slices(read_all(&all, ResourceSlice::read))),
+            Self::DeviceClass => self.make_device_message(DeviceEvent::Classes(read_all(&all, DeviceClass::read))),
+            Self::ResourceClaim => self.make_device_message(DeviceEvent::Claims(read_all(&all, ResourceClaim::read))),
+        });
         match listed {
             Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(self.nothing()),
             listed => listed.map_err(|error| MemberError::Probe(Box::new(error))),
@@ -321,12 +398,27 @@ impl OptionalKind {
     }
 
     /// That there is nothing of it.
-    pub(super) const fn nothing(self) -> Change {
+    pub(super) const fn nothing(self) -> Message {
         match self {
-            Self::HyperNode => Change::HyperNodes(Vec::new()),
-            Self::Numatopology => Change::NumaTopologies(Vec::new()),
+            Self::HyperNode => self.make_list_message(Change::HyperNodes(Vec::new())),
+            Self::Numatopology => self.make_list_message(Change::NumaTopologies(Vec::new())),
+            Self::ResourceSlice => self.make_device_message(DeviceEvent::Slices(Event::Reset(Vec::new()))),
+            Self::DeviceClass => self.make_device_message(DeviceEvent::Classes(Event::Reset(Vec::new()))),
+            Self::ResourceClaim => self.make_device_message(DeviceEvent::Claims(Event::Reset(Vec::new()))),
         }
     }
+
+    const fn make_list_message(self, change: Change) -> Message {
+        Message::Listed(self.name(), change)
+    }
+
+    const fn make_device_message(self, event: DeviceEvent) -> Message {
+        Message::Devices(self, true, event)
+    }
+}
+
+fn read_all<R>(all: &[Value], read: fn(&Value) -> Option<R>) -> Event<R> {
+    Event::Reset(all.iter().filter_map(read).collect())
 }
 
 /// What a node reports of its NUMA nodes, by its name: each object is large, and little of it counts.
@@ -361,13 +453,19 @@ fn queue_resource() -> ApiResource {
     api_resource("scheduling.volcano.sh", "v1beta1", QUEUE, "queues")
 }
 
-pub(super) type Convert = fn(Event<Value>) -> Option<Change>;
-
 const QUEUE: &str = "Queue";
 
 /// The kinds without which a member is not up.
-pub(super) const REQUIRED: [(&str, &str, Convert); 2] =
-    [("Node", "nodes", convert_node_event), ("Pod", "pods", convert_pod_event)];
+const NODE: &str = "Node";
+const POD: &str = "Pod";
+
+pub(super) fn node_resource() -> ApiResource {
+    api_resource("", "v1", NODE, "nodes")
+}
+
+pub(super) fn pod_resource() -> ApiResource {
+    api_resource("", "v1", POD, "pods")
+}
 
 fn convert_hyper_node_event(event: Event<Value>) -> Option<Change> {
     Some(match event {
@@ -382,13 +480,5 @@ fn convert_node_event(event: Event<Value>) -> Option<Change> {
         Event::Reset(all) => Change::Nodes(all.iter().filter_map(read_node).collect()),
         Event::Applied(one) => Change::Node(read_node(&one)?),
         Event::Deleted(one) => Change::NodeGone(name_of(&one)?),
-    })
-}
-
-fn convert_pod_event(event: Event<Value>) -> Option<Change> {
-    Some(match event {
-        Event::Reset(all) => Change::Pods(all.iter().filter_map(read_pod).collect()),
-        Event::Applied(one) => Change::Pod(read_pod(&one)?),
-        Event::Deleted(one) => Change::PodGone(namespace_of(&one), name_of(&one)?),
     })
 }

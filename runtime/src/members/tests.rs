@@ -138,6 +138,7 @@ async fn a_published_member_is_not_watched_until_its_collector_is_late_and_not_t
     assert_eq!(world.next().await, Update::Images(ClusterImages::default()));
     assert!(matches!(world.next().await, Update::Change(Change::HyperNodes(all)) if all.is_empty()));
     assert!(matches!(world.next().await, Update::Change(Change::NumaTopologies(all)) if all.is_empty()));
+    assert!(matches!(world.next().await, Update::Change(Change::AllDevices(all)) if all.is_empty()));
     assert!(matches!(world.next().await, Update::Change(Change::Nodes(all)) if all[0].name == "n1"));
     assert!(matches!(world.next().await, Update::Change(Change::Pods(_))));
     assert!(matches!(world.next().await, Update::Queues(queues) if queues.is_empty()));
@@ -339,6 +340,7 @@ impl PartWorld {
                 Update::Change(Change::HyperNodes(_)) => "domains",
                 Update::Change(Change::NumaTopologies(all)) if all.is_empty() => continue,
                 Update::Change(Change::NumaTopologies(_)) => "numa",
+                Update::Change(Change::AllDevices(all)) if all.is_empty() => continue,
                 Update::Change(Change::Nodes(_)) => "nodes",
                 Update::Change(Change::Pods(_)) => "pods",
                 Update::From(Origin::Member) => "from",

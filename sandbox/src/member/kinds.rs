@@ -32,6 +32,14 @@ pub enum Kind {
     Command,
     /// topology.volcano.sh HyperNode.
     HyperNode,
+    /// resource.k8s.io ResourceSlice.
+    ResourceSlice,
+    /// resource.k8s.io DeviceClass.
+    DeviceClass,
+    /// resource.k8s.io ResourceClaim.
+    ResourceClaim,
+    /// resource.k8s.io ResourceClaimTemplate.
+    ResourceClaimTemplate,
     /// v1 Service; written, never watched.
     Service,
     /// v1 ConfigMap; written, never watched.
@@ -46,7 +54,7 @@ pub enum Kind {
 
 impl Kind {
     /// Those that are watched.
-    pub const WATCHED: [Self; 13] = [
+    pub const WATCHED: [Self; 17] = [
         Self::VolcanoJob,
         Self::PodGroup,
         Self::Queue,
@@ -60,6 +68,10 @@ impl Kind {
         Self::PersistentVolumeClaim,
         Self::Command,
         Self::HyperNode,
+        Self::ResourceSlice,
+        Self::DeviceClass,
+        Self::ResourceClaim,
+        Self::ResourceClaimTemplate,
     ];
 
     /// Its API resource.
@@ -79,6 +91,12 @@ impl Kind {
             Self::PersistentVolumeClaim => api_resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
             Self::Command => api_resource("bus.volcano.sh", "v1alpha1", "Command", "commands"),
             Self::HyperNode => api_resource("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes"),
+            Self::ResourceSlice => api_resource("resource.k8s.io", "v1", "ResourceSlice", "resourceslices"),
+            Self::DeviceClass => api_resource("resource.k8s.io", "v1", "DeviceClass", "deviceclasses"),
+            Self::ResourceClaim => api_resource("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims"),
+            Self::ResourceClaimTemplate => {
+                api_resource("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates")
+            }
             Self::Service => api_resource("", "v1", "Service", "services"),
             Self::ConfigMap => api_resource("", "v1", "ConfigMap", "configmaps"),
             Self::Secret => api_resource("", "v1", "Secret", "secrets"),

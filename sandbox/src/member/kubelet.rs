@@ -12,6 +12,7 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use super::{
+    devices,
     facts::Phase,
     nodes,
     object::{annotation, deleting, list, number, text, uid},
@@ -99,6 +100,8 @@ pub fn sync_pod(world: &World, pod: &Value, default: Duration, now: Timestamp) -
         return if now < stopped { Next::At(stopped) } else { Next::Write(Box::new(stop_pod(pod))) };
     }
     match Phase::of(pod) {
+        // A change of its claims is looked at again.
+        Phase::Pending if !devices::has_its_devices(world, pod) => Next::Settled,
         Phase::Pending => Next::Write(Box::new(start_pod(pod, node, now))),
         Phase::Running => run_pod(pod, default, now),
         _ => Next::Settled,

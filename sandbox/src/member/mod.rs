@@ -7,6 +7,7 @@
 
 pub mod admission;
 mod assumed_bindings;
+pub mod devices;
 pub mod facts;
 pub mod job;
 pub mod job_cache;
@@ -335,6 +336,7 @@ fn plan(world: &World, config: &Config, memory: &mut Memory, now: Timestamp) -> 
     if config.workloads {
         let plan = workloads::sync_workloads(world, now);
         wants.extend(plan.wants);
+        wants.extend(devices::sync_claims(world));
         times.push(plan.at);
     } else {
         let (beats, at) = nodes::renew_heartbeats(world, now);

@@ -8,6 +8,8 @@ use std::{
     sync::Arc,
 };
 
+use caldera_core::{device::add_devices, resources::Resources};
+use caldera_crds::device::{DeviceClass, MemberDevices, ResourceSlice};
 use caldera_runtime::{watch::Event, write::Body};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -61,6 +63,8 @@ pub struct World {
     /// Pods whose binding is not seen yet.
     assumed: AssumedBindings,
     nodes: BTreeMap<String, NodeFacts>,
+    devices: MemberDevices,
+    devices_by_node: BTreeMap<String, Resources>,
     groups: BTreeMap<Key, GroupFacts>,
     /// By controller and task, where all pods of both are alike.
     claims: BTreeMap<(String, String), Arc<Claim>>,
@@ -97,6 +101,8 @@ impl Default for World {
             pods: BTreeMap::new(),
             assumed: AssumedBindings::default(),
             nodes: BTreeMap::new(),
+            devices: MemberDevices::default(),
+            devices_by_node: BTreeMap::new(),
             groups: BTreeMap::new(),
             claims: BTreeMap::new(),
             pods_of: BTreeMap::new(),
@@ -141,7 +147,7 @@ impl World {
                 self.all_changed = self.clock;
                 return;
             }
-            Kind::PriorityClass | Kind::PersistentVolumeClaim => {
+            Kind::PriorityClass | Kind::PersistentVolumeClaim | Kind::ResourceClaim | Kind::ResourceClaimTemplate => {
                 self.all_changed = self.clock;
                 return;
             }
@@ -214,7 +220,13 @@ impl World {
         match kind {
             Kind::Pod => self.remember_pod(&key, &object),
             Kind::PodGroup => drop(self.groups.insert(key.clone(), GroupFacts::read(&object))),
-            Kind::Node => drop(self.nodes.insert(key.1.clone(), NodeFacts::read(&object))),
+            Kind::Node => self.remember_node(&key.1, &object),
+            Kind::ResourceSlice => self.change_devices(|devices| {
+                ResourceSlice::read(&object).into_iter().for_each(|slice| devices.set_slice(slice));
+            }),
+            Kind::DeviceClass => self.change_devices(|devices| {
+                DeviceClass::read(&object).into_iter().for_each(|class| devices.set_class(class));
+            }),
             Kind::VolcanoJob | Kind::Queue => self.settle_action(kind, &key, &object),
             _ => {}
         }
@@ -231,6 +243,29 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    fn remember_node(&mut self, name: &str, node: &Value) {
+        let mut facts = NodeFacts::read(node);
+        if let Some(devices) = self.devices_by_node.get(name) {
+            facts.allocatable = add_devices(&facts.allocatable, devices);
+        }
+        self.nodes.insert(name.to_owned(), facts);
+    }
+
+    /// What drivers publish, or classes select, is something else: nodes have other devices.
+    fn change_devices(&mut self, change: impl FnOnce(&mut MemberDevices)) {
+        change(&mut self.devices);
+        self.devices_by_node = self.devices.count_by_node();
+        let nodes: Vec<Value> = self.of(Kind::Node).cloned().collect();
+        nodes.iter().for_each(|node| self.remember_node(text(node, "/metadata/name"), node));
+        self.all_changed = self.clock;
+    }
+
+    /// Which devices the nodes have.
+    #[must_use]
+    pub const fn devices(&self) -> &MemberDevices {
+        &self.devices
     }
 
     fn remember_pod(&mut self, key: &Key, pod: &Value) {
@@ -265,6 +300,8 @@ impl World {
         match kind {
             Kind::Pod => self.forget_pod(key, &gone),
             Kind::Node => drop(self.nodes.remove(&key.1)),
+            Kind::ResourceSlice => self.change_devices(|devices| devices.remove_slice(&key.1)),
+            Kind::DeviceClass => self.change_devices(|devices| devices.remove_class(&key.1)),
             Kind::VolcanoJob => {
                 self.job_cache.delete_job(key, self.now);
                 self.actions.remove(&(kind, key.clone()));

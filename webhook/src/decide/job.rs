@@ -256,7 +256,11 @@ pub(super) mod tests {
         let claims = json!([{"name": "gpu", "resourceClaimName": "mine"}]);
         refused(
             &|job| job["spec"]["tasks"][0]["template"]["spec"]["resourceClaims"] = claims.clone(),
-            &["spec.tasks[0].template.spec.resourceClaims", "can not be charged", "resources.limits"],
+            &[
+                "spec.tasks[0].template.spec.resourceClaims[0]",
+                "one object in one cluster",
+                "resourceClaimTemplateName",
+            ],
         );
     }
 }

@@ -7,7 +7,7 @@
 //!   `grace_period` and `member_job_maker`, and [`protected_fields`] before it.
 //! - Volcano Jobs: [`job_defaults`] with `ssh_keys`; [`job`], [`namespace_access`], [`queue_limits`],
 //!   [`priority_classes`], [`waiting_limits`].
-//! - Queues: [`queue`]. HyperJobs: [`hyper_job`].
+//! - What claims devices: [`device_claims`]. Queues: [`queue`]. HyperJobs: [`hyper_job`].
 //! - Other workloads: [`workload_warnings`]. Clusters: [`cluster_annotations`]. ConfigMap `caldera-settings`:
 //!   [`settings`].
 //! - Of all that users act on: [`action`], who it was; of all that is queued: [`submission`].
@@ -20,6 +20,7 @@ pub mod binding_gate;
 mod charged_copy;
 pub mod cluster_annotations;
 pub mod cron_job;
+pub mod device_claims;
 mod grace_period;
 pub mod hyper_job;
 pub mod interpreter;

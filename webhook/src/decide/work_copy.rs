@@ -20,7 +20,8 @@
 //! ([`caldera_core::node_groups`]), and where it had a choice of card models those of the one that it is charged for
 //! ([`caldera_core::card_choice`]). What was charged is compared with the copy as it goes out.
 //!
-//! Of Pods that are one gang on the host a copy names no group ([`remove_host_group`]).
+//! Of Pods that are one gang on the host a copy names no group ([`remove_host_group`]). What its pods claim of devices
+//! goes with it, as it was written down and charged ([`send_claims`]).
 //!
 //! The pods of some kinds say of which workload they are only if the copy has them do so: it is marked.
 
@@ -31,7 +32,11 @@ use caldera_crds::{
     job_admission::DEFAULT_MAX_RETRY,
     names::karmada,
     object::{name_of, read_text_at},
-    workload::{WorkloadKind, find_sent_queue, mark_pods, remove_host_group},
+    workload::{
+        WorkloadKind,
+        device_claims::{is_claim_template, send_claims},
+        find_sent_queue, mark_pods, remove_host_group,
+    },
 };
 use json_patch::PatchOperation;
 use serde::{Deserialize, de::IgnoredAny};
@@ -155,19 +160,21 @@ fn build_copies_patch(
     cluster: &str,
     snapshot: Snapshot<'_>,
 ) -> Result<Vec<PatchOperation>, String> {
-    let manifests = work.manifests();
+    // Those that went with a copy before are made again of what it says.
+    let manifests: Vec<Value> = work.manifests().iter().filter(|one| !is_claim_template(one)).cloned().collect();
     if let Some(key) = &binding.workload {
         manifests.iter().try_for_each(|manifest| check_copy_against_workload(manifest, key))?;
     }
     let mut copies = if manifests.iter().any(is_volcano_job) {
-        rewrite_copies(manifests, old.map(ReviewedWork::manifests).unwrap_or_default(), binding, cluster)?
+        rewrite_copies(&manifests, old.map(ReviewedWork::manifests).unwrap_or_default(), binding, cluster)?
     } else {
-        manifests.to_vec()
+        manifests
     };
     let record = binding.admission.as_deref().ok_or("its job is not admitted")?;
     let replicas = binding.clusters.get(cluster).ok_or("its job is not placed in this cluster")?;
     let host = binding.workload.as_ref().and_then(|key| snapshot.cache.workloads.get(key));
     let class = host.map(|host| host.priority_class.as_deref().unwrap_or_default());
+    let mut templates = Vec::new();
     for copy in &mut copies {
         remove_retained_replicas(copy);
         remove_host_group(copy);
@@ -186,9 +193,11 @@ fn build_copies_patch(
         }
         mark_pods(copy);
         restrict_copy(copy, &record.nodes).ok_or("its pods can not be kept on the nodes that it was admitted to")?;
+        templates.extend(send_claims(copy)?);
     }
+    copies.extend(templates);
     let whole = |manifests: &[Value]| json!({"spec": {"workload": {"manifests": manifests}}});
-    let mut patch = patch_between(&whole(manifests), &whole(&copies));
+    let mut patch = patch_between(&whole(work.manifests()), &whole(&copies));
     if work.spec.preserve_resources_on_deletion == Some(true) {
         patch.push(set_field(&["spec", "preserveResourcesOnDeletion"], false));
     }

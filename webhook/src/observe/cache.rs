@@ -197,6 +197,8 @@ pub enum Lookup {
     Queues,
     /// A namespace, and all queues.
     Access(String),
+    /// ResourceClaimTemplates of a namespace.
+    ClaimTemplates(String, BTreeSet<String>),
     /// What a workload asks for, and the Lease of this namespace and name.
     Grant(WorkloadKey, (String, String)),
 }
@@ -221,6 +223,8 @@ pub enum LiveRead {
     Queues(Vec<Value>),
     /// The namespace if it is there, and all queues.
     Access(Option<NamespaceFacts>, Vec<Value>),
+    /// What a claim by each of the templates asks for that are there.
+    ClaimTemplates(BTreeMap<String, Value>),
     /// The workload and the Lease.
     Grant(Box<GrantFacts>),
     /// The read failed: why.

@@ -1,6 +1,6 @@
 //! Reads from the API what the cache lacks for a review.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use caldera_crds::{
     dns::{is_dns_label, is_dns_subdomain},
@@ -35,6 +35,9 @@ pub(super) async fn read_live(client: &Client, lookup: &Lookup) -> LiveRead {
         Lookup::Access(namespace) if !is_dns_label(namespace) => {
             return LiveRead::Failed(format!("{namespace:?} is no name of a namespace"));
         }
+        Lookup::ClaimTemplates(namespace, _) if !is_dns_label(namespace) => {
+            return LiveRead::ClaimTemplates(BTreeMap::new());
+        }
         _ => {}
     }
     let read = async {
@@ -49,6 +52,16 @@ pub(super) async fn read_live(client: &Client, lookup: &Lookup) -> LiveRead {
                 let namespace = read_namespace(client, &key.namespace).await?;
                 let workload = object.map(|object| CachedWorkload::from_object(key.kind, &object));
                 Ok(LiveRead::Workload(workload, namespace.is_some_and(|facts| facts.opted_in)))
+            }
+            Lookup::ClaimTemplates(namespace, names) => {
+                let resource = api_resource("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates");
+                let mut found = BTreeMap::new();
+                for name in names.iter().filter(|name| is_dns_subdomain(name)) {
+                    let template = read_object(client, &resource, namespace, name).await?;
+                    let spec = template.and_then(|template| template.pointer("/spec/spec").cloned());
+                    found.extend(spec.map(|spec| (name.clone(), spec)));
+                }
+                Ok(LiveRead::ClaimTemplates(found))
             }
             Lookup::Queues => list_queues(client).await.map(LiveRead::Queues),
             Lookup::Grant(key, (lease_namespace, lease)) => {

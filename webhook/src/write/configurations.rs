@@ -27,9 +27,9 @@ use caldera_crds::{
 use serde_json::{Value, json};
 
 use super::match_conditions::{
-    BY_OTHERS, HAS_PLACEMENT, KindsInCel, NEW_BINDING, NEW_CLUSTER, NEW_SPEC, NEW_SPEC_OR_ANNOTATIONS, VOLCANO_KIND,
-    match_cron_job, match_job_flow, match_new_actions, match_new_actions_in_namespace, match_new_spec_or_stamps,
-    match_new_stamps, match_pod_group, match_queued_cron_job,
+    BY_OTHERS, CLAIMS_DEVICES, HAS_PLACEMENT, JOB_CLAIMS_DEVICES, KindsInCel, NEW_BINDING, NEW_CLUSTER, NEW_SPEC,
+    NEW_SPEC_OR_ANNOTATIONS, VOLCANO_KIND, match_cron_job, match_job_flow, match_new_actions,
+    match_new_actions_in_namespace, match_new_spec_or_stamps, match_new_stamps, match_pod_group, match_queued_cron_job,
 };
 
 /// Where the webhook is, as its callers reach it.
@@ -68,6 +68,15 @@ type Condition<'a> = (&'static str, &'a str);
 fn pass_in_outage(mut hook: Value) -> Value {
     hook["failurePolicy"] = "Ignore".into();
     hook
+}
+
+/// Objects of a kind that are made or changed.
+fn rule_of_kind(kind: WorkloadKind) -> Value {
+    let resource = kind.api_resource();
+    json!({
+        "operations": ["CREATE", "UPDATE"], "apiGroups": [resource.group], "apiVersions": [resource.version],
+        "resources": [resource.plural], "scope": "*",
+    })
 }
 
 /// All configurations for a webhook at `endpoint` whose certificate `ca_pem` signed (empty: public roots), where the
@@ -158,14 +167,8 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
     let mut of_namespaces = action_hook("namespaces", JOBS, Some(("changed", &match_new_actions_in_namespace())));
     services["namespaceSelector"] = opted_in("NotIn");
     of_namespaces["namespaceSelector"] = opted_in("In");
-    let others = WorkloadKind::list_all().filter(|kind| *kind != WorkloadKind::VolcanoJob).map(|kind| {
-        let resource = kind.api_resource();
-        json!({
-            "operations": ["CREATE", "UPDATE"], "apiGroups": [resource.group], "apiVersions": [resource.version],
-            "resources": [resource.plural], "scope": "*",
-        })
-    });
-    services["rules"] = others.collect();
+    let others = WorkloadKind::list_all().filter(|kind| *kind != WorkloadKind::VolcanoJob);
+    services["rules"] = others.map(rule_of_kind).collect();
     of_namespaces["rules"] = services["rules"].clone();
     let new_stamps = match_new_stamps();
     let batch_cron_jobs = stamping_hook(
@@ -174,6 +177,16 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
         BATCH_CRON_JOBS,
         &[("changed", &new_stamps)],
     );
+    // A workload without what it claims waits, and says why: an outage stops none.
+    let mut other_devices = pass_in_outage(hook(
+        "services.devices.caldera.dev",
+        "/write-device-claims",
+        JOBS,
+        &[("claims-devices", CLAIMS_DEVICES)],
+    ));
+    let kinds_of_kubernetes =
+        [WorkloadKind::Deployment, WorkloadKind::StatefulSet, WorkloadKind::BatchJob, WorkloadKind::Pod];
+    other_devices["rules"] = kinds_of_kubernetes.into_iter().map(rule_of_kind).collect();
     let mutating = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": "queue.caldera.dev"},
@@ -195,6 +208,8 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
                 WORKS,
                 &[("of-a-workload", &kinds.match_workload_binding()), ("carries-none", &kinds.match_work_without_workload())],
             ),
+            hook("jobs.devices.caldera.dev", "/write-device-claims", JOBS, &[("claims-devices", JOB_CLAIMS_DEVICES)]),
+            other_devices,
             hook("jobs.defaults.caldera.dev", "/mutate-job", JOBS, &[("changed", &match_new_spec_or_stamps())]),
             hook("hyperjobs.submission.caldera.dev", "/stamp-submission", HYPER_JOBS, &[("changed", &new_stamps)]),
             hook("cronjobs.submission.caldera.dev", "/stamp-submission", CRON_JOBS, &[("changed", &new_stamps)]),

@@ -137,6 +137,12 @@ pub(super) fn match_pod_group() -> String {
     match_any_manifest("m.kind == 'PodGroup' && m.apiVersion.startsWith('scheduling.volcano.sh/')")
 }
 
+/// Only what its pods claim is written down.
+pub(super) const JOB_CLAIMS_DEVICES: &str = "has(object.spec) && has(object.spec.tasks) && \
+     object.spec.tasks.exists(t, has(t.template) && has(t.template.spec) && has(t.template.spec.resourceClaims))";
+/// The same of a Pod, or of what has a template of pods.
+pub(super) const CLAIMS_DEVICES: &str = "has(object.spec.resourceClaims) || has(object.spec.template) && \
+     has(object.spec.template.spec) && has(object.spec.template.spec.resourceClaims)";
 /// Of an update with the same spec nothing is filled in, and none is refused.
 pub(super) const NEW_SPEC: &str = "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec) || \
                         has(object.spec) && object.spec != oldObject.spec";

@@ -2,9 +2,13 @@
 //!
 //! Rule: the member's HyperNodes are its domains. Only while it has none, labels of its nodes make some.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use caldera_core::{
+    device::add_devices,
     fleet::Queues,
-    inventory::{Change, Pod},
+    inventory::{Change, Node, Pod},
+    resources::Resources,
     topology_discovery::{TopologyLabels, TopologyLabelsError, list_label_domains},
 };
 use caldera_crds::published::{Contents, HyperNodes, Nodes};
@@ -15,6 +19,9 @@ pub struct CollectedInventory {
     contents: Contents,
     /// The member's own HyperNodes; what is published beside them is in `contents`.
     hyper_nodes: HyperNodes,
+    /// Devices by node, and what the kubelets of those nodes report that are there.
+    devices: BTreeMap<String, Resources>,
+    reported: BTreeMap<String, Resources>,
     /// Whether nodes and pods were listed; HyperNodes come before them.
     listed: (bool, bool),
 }
@@ -27,10 +34,15 @@ impl CollectedInventory {
         match change {
             Change::Nodes(all) => {
                 self.listed.0 = true;
-                *nodes = all.into_iter().map(|node| (node.name.clone(), node)).collect();
+                nodes.clear();
+                self.reported.clear();
+                all.into_iter().for_each(|node| self.set_node(node));
             }
-            Change::Node(node) => drop(nodes.insert(node.name.clone(), node)),
-            Change::NodeGone(name) => drop(nodes.remove(&name)),
+            Change::Node(node) => self.set_node(node),
+            Change::NodeGone(name) => {
+                nodes.remove(&name);
+                self.reported.remove(&name);
+            }
             Change::Pods(all) => {
                 self.listed.1 = true;
                 *pods = all.into_iter().map(|pod| (key(&pod), pod)).collect();
@@ -43,6 +55,37 @@ impl CollectedInventory {
             Change::NumaTopologies(all) => *numa = all.into_iter().collect(),
             Change::NumaTopology(node, topology) => drop(numa.insert(node, topology)),
             Change::NumaTopologyGone(node) => drop(numa.remove(&node)),
+            Change::AllDevices(all) => self.set_all_devices(all),
+            Change::Devices(node, devices) => self.set_devices(node, devices),
+        }
+    }
+
+    fn set_node(&mut self, mut node: Node) {
+        if let Some(devices) = self.devices.get(&node.name) {
+            let whole = add_devices(&node.allocatable, devices);
+            self.reported.insert(node.name.clone(), std::mem::replace(&mut node.allocatable, whole));
+        }
+        self.contents.nodes.insert(node.name.clone(), node);
+    }
+
+    fn set_all_devices(&mut self, all: Vec<(String, Resources)>) {
+        let there: BTreeSet<&String> = all.iter().map(|(name, _)| name).collect();
+        let gone: Vec<String> = self.devices.keys().filter(|name| !there.contains(name)).cloned().collect();
+        gone.into_iter().for_each(|name| self.set_devices(name, Resources::new()));
+        all.into_iter().for_each(|(name, devices)| self.set_devices(name, devices));
+    }
+
+    fn set_devices(&mut self, name: String, devices: Resources) {
+        let reported = self.reported.remove(&name);
+        if let Some(node) = self.contents.nodes.get_mut(&name) {
+            let reported = reported.unwrap_or_else(|| node.allocatable.clone());
+            node.allocatable = add_devices(&reported, &devices);
+            self.reported.extend((!devices.is_empty()).then(|| (name.clone(), reported)));
+        }
+        if devices.is_empty() {
+            self.devices.remove(&name);
+        } else {
+            self.devices.insert(name, devices);
         }
     }
 
@@ -91,10 +134,7 @@ impl CollectedInventory {
 
 #[cfg(test)]
 mod tests {
-    use caldera_core::{
-        inventory::{HyperNode, Node},
-        resources::Resources,
-    };
+    use caldera_core::{inventory::HyperNode, quantity::Quantity};
 
     use super::*;
 
@@ -136,6 +176,25 @@ mod tests {
         view.apply_change(Change::HyperNodeGone("hypernode-1".to_owned()));
         view.refresh_domains(Some(&labels)).unwrap();
         assert_eq!(domains(&view), ["rack-b"]);
+    }
+
+    #[test]
+    fn devices_are_published_as_what_their_nodes_have() {
+        let devices = |count: i64| [("x.io/gpu", Quantity::from_units(count))].into_iter().collect::<Resources>();
+        let mut view = CollectedInventory::default();
+        view.apply_change(Change::AllDevices(vec![("n1".to_owned(), devices(8)), ("n2".to_owned(), devices(4))]));
+        view.apply_change(Change::Nodes(vec![node("n1", "a"), node("n2", "b"), node("n3", "c")]));
+        view.apply_change(Change::Devices("n3".to_owned(), devices(1)));
+        let all = |view: &CollectedInventory| {
+            let amounts = view.nodes().values().map(|node| node.allocatable.get("x.io/gpu").units_ceil());
+            amounts.collect::<Vec<_>>()
+        };
+        assert_eq!(all(&view), [8, 4, 1]);
+        view.apply_change(Change::Node(node("n1", "z")));
+        view.apply_change(Change::Devices("n2".to_owned(), Resources::new()));
+        assert_eq!(all(&view), [8, 0, 1]);
+        view.apply_change(Change::AllDevices(vec![]));
+        assert_eq!(all(&view), [0, 0, 0]);
     }
 
     #[test]

@@ -128,6 +128,28 @@ pub fn print_secret(o: &Value, now: Timestamp) -> Vec<Value> {
     cells![name_cell(o), text_at(o, "type"), count_at(o, "data"), age_cell(o, now)]
 }
 
+pub fn resource_claim(o: &Value, now: Timestamp) -> Vec<Value> {
+    let is_there =
+        |pointer: &str| o.pointer(pointer).is_some_and(|value| value.as_array().is_none_or(|all| !all.is_empty()));
+    let said = [
+        ("/metadata/deletionTimestamp", "deleted"),
+        ("/status/allocation", "allocated"),
+        ("/status/reservedFor", "reserved"),
+    ];
+    let mut state: Vec<&str> =
+        said.into_iter().filter(|(pointer, _)| is_there(pointer)).map(|(_, word)| word).collect();
+    if !state.contains(&"allocated") {
+        state.push("pending");
+    }
+    cells![name_cell(o), state.join(","), age_cell(o, now)]
+}
+
+pub fn resource_slice(o: &Value, now: Timestamp) -> Vec<Value> {
+    let text = |pointer: &str| o.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let node = Some(text("/spec/nodeName")).filter(|node| !node.is_empty()).unwrap_or_else(|| "<unset>".to_owned());
+    cells![name_cell(o), node, text("/spec/driver"), text("/spec/pool/name"), age_cell(o, now)]
+}
+
 pub fn service_account(o: &Value, now: Timestamp) -> Vec<Value> {
     cells![name_cell(o), age_cell(o, now)]
 }

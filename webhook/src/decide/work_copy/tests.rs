@@ -475,3 +475,45 @@ fn a_running_deployment_that_is_edited_to_a_class_that_its_queue_does_not_take_g
         assert!(matches!(verdict, Verdict::Allow { .. }), "{before:?}: {verdict:?}");
     }
 }
+
+#[test]
+fn a_copy_takes_what_it_claims_along_and_no_override_makes_it_more() {
+    let asks = |count: u32| json!({"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu.io", "count": count}}]}});
+    let claiming = |count: u32| {
+        let mut work = work(4);
+        let template = &mut work["spec"]["workload"]["manifests"][0]["spec"]["tasks"][0]["template"];
+        let written = json!({"two": asks(count)}).to_string();
+        template["metadata"] = json!({"annotations": {"caldera.dev/device-claims": written}});
+        template["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimTemplateName": "two"}]);
+        work
+    };
+    let mut placed = binding(Some(4));
+    let charged = json!({"pods": "4", "deviceclass.resource.kubernetes.io/gpu.io": "8"});
+    let record = json!({"queue": "default", "priority": 0, "copies": 1, "tasks": {"t": 4}, "charged": charged});
+    placed.admission = Some(caldera_core::admission::Admission::parse(&record.to_string()).unwrap().into());
+    let mut cache = Cache::default();
+    cache.put_binding(key(), placed);
+    let Verdict::Allow { patch, .. } = review(&claiming(2), None, Snapshot::of_cache(&cache)) else { panic!() };
+    let sent = applied(&claiming(2), &patch);
+    let [job, template] = sent["spec"]["workload"]["manifests"].as_array().unwrap().as_slice() else {
+        panic!("{sent}")
+    };
+    let name = &template["metadata"]["name"];
+    let claim = &job["spec"]["tasks"][0]["template"]["spec"]["resourceClaims"][0];
+    assert_eq!((&claim["resourceClaimTemplateName"], &template["metadata"]["namespace"]), (name, &json!("ns")));
+    assert_eq!((&template["kind"], &template["spec"]["spec"]), (&json!("ResourceClaimTemplate"), &asks(2)));
+    // Karmada writes the Work again as it was, or touches it as it is.
+    for old in [&claiming(2), &sent] {
+        let Verdict::Allow { patch, .. } = review(old, Some(&sent), Snapshot::of_cache(&cache)) else { panic!() };
+        assert_eq!(applied(old, &patch), sent);
+    }
+    // What an override makes of the template that goes along is undone, and of what is written down refused.
+    let mut more = sent.clone();
+    more["spec"]["workload"]["manifests"][1]["spec"]["spec"] = asks(8);
+    let Verdict::Allow { patch, .. } = review(&more, Some(&sent), Snapshot::of_cache(&cache)) else { panic!() };
+    assert_eq!(applied(&more, &patch), sent);
+    let live = LiveRead::Binding(cache.bindings.get(&key()).cloned().map(Box::new));
+    let Verdict::Deny(denial) = review(&claiming(3), None, Snapshot::of_read(&cache, Some(&live))) else { panic!() };
+    let why = "asks for deviceclass.resource.kubernetes.io/gpu.io 12, and queue default is charged 8";
+    assert!(denial.message.contains(why), "{}", denial.message);
+}

@@ -278,3 +278,17 @@ fn objects_of_kinds_that_are_told_later_reach_the_webhook() {
         assert_eq!(holds(&of_work, None, &work), is_reported, "{version} {kind}");
     }
 }
+
+#[test]
+fn what_claims_devices_is_reviewed_and_nothing_else_of_these_kinds() {
+    let claims = json!([{"name": "gpu", "resourceClaimTemplateName": "one"}]);
+    let spec = |claims: Option<&Value>| claims.map_or_else(|| json!({}), |claims| json!({"resourceClaims": claims}));
+    for (claims, is_reviewed) in [(None, false), (Some(&claims), true)] {
+        let job = json!({"spec": {"tasks": [{"name": "a"}, {"template": {"spec": spec(claims)}}]}});
+        assert_eq!(holds(JOB_CLAIMS_DEVICES, None, &job), is_reviewed);
+        for object in [json!({"spec": spec(claims)}), json!({"spec": {"template": {"spec": spec(claims)}}})] {
+            assert_eq!(holds(CLAIMS_DEVICES, None, &object), is_reviewed, "{object}");
+        }
+    }
+    assert!(!holds(JOB_CLAIMS_DEVICES, None, &json!({"spec": {}})) && !holds(JOB_CLAIMS_DEVICES, None, &json!({})));
+}
