@@ -9,6 +9,7 @@ use std::{collections::BTreeSet, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use caldera_core::{
+    device::DEVICE_CLASS_PREFIX,
     maintenance::{DEFAULT_NOTICE, Maintenance, MaintenanceWindow},
     quantity::Quantity,
     resources::{ResourceName, Resources},
@@ -60,6 +61,12 @@ struct ReservationView {
     end: Option<String>,
     /// In words.
     kept: String,
+    /// What is kept, of a CapacityReservation.
+    #[serde(skip_serializing_if = "Resources::is_empty")]
+    amounts: Resources,
+    /// How long before its start jobs that say no end start no more, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice_seconds: Option<i64>,
     queues: Vec<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
@@ -159,7 +166,9 @@ fn list_doubts(
         let there: Vec<Value> = members.iter().filter_map(amounts).collect();
         let unknown = args.amounts.iter().map(|(name, _)| name).filter(|name| {
             let is_there = there.iter().any(|amounts| amounts.get(name.as_str()).is_some());
-            !there.is_empty() && (!is_there || !ResourceName::from(name.as_str()).is_counted())
+            // Karmada's summary of a cluster tells of no devices that are claimed.
+            let is_device = name.starts_with(DEVICE_CLASS_PREFIX);
+            !there.is_empty() && !is_device && (!is_there || !ResourceName::from(name.as_str()).is_counted())
         });
         doubts.extend(unknown.map(|name| format!("no cluster has {name} for queues, so that nothing is kept of it")));
         doubts.extend(args.amounts.iter().filter_map(|(name, amount)| {
@@ -234,7 +243,10 @@ fn view_amount(object: &Value, now: EpochSeconds) -> ReservationView {
     let name = Some(name_of(object).to_owned());
     let read = serde_json::from_value::<CapacityReservation>(object.clone()).map_err(|error| error.to_string());
     match read.and_then(|object| object.read()) {
-        Ok(kept) => ReservationView { name, kept: kept.amounts.to_string(), ..view_window(&kept.window, now) },
+        Ok(kept) => {
+            let (text, amounts) = (kept.amounts.to_string(), kept.amounts.clone());
+            ReservationView { name, kept: text, amounts, ..view_window(&kept.window, now) }
+        }
         Err(why) => view_invalid(name, format!("nothing: {why}")),
     }
 }
@@ -247,6 +259,8 @@ fn view_invalid(name: Option<String>, kept: String) -> ReservationView {
         start: None,
         end: None,
         kept,
+        amounts: Resources::new(),
+        notice_seconds: None,
         queues: Vec::new(),
         reason: String::new(),
     }
@@ -265,6 +279,8 @@ fn view_window(window: &MaintenanceWindow, now: EpochSeconds) -> ReservationView
         start: text(window.start),
         end: text(window.end),
         kept: String::new(),
+        amounts: Resources::new(),
+        notice_seconds: Some(window.notice),
         queues: window.queues.iter().map(ToString::to_string).collect(),
         reason: window.reason.clone(),
     }
@@ -361,6 +377,9 @@ mod tests {
                 "there is no queue opps yet"
             ]
         );
+        let devices = args(&[("deviceclass/gpu.io", "1")], &[]);
+        let without = json!({"status": {"resourceSummary": {"allocatable": {"cpu": "8"}}}});
+        assert_eq!(list_doubts(&devices, &Ok(vec![without]), &Ok(vec![])), [""; 0], "no summary has them");
         assert_eq!(
             list_doubts(&said, &Err("no".into()), &Err("no".into())),
             [""; 0],
@@ -391,5 +410,8 @@ mod tests {
             ]
         );
         assert!(format_reservations(&[]).starts_with("nothing is kept: "));
+        let amount = serde_json::to_value(build_reservation(&args(&[("cpu", "100")], &[]), now()).unwrap()).unwrap();
+        let view = serde_json::to_value(&list_views(&[amount], &[], now())[0]).unwrap();
+        assert_eq!((&view["amounts"], &view["noticeSeconds"]), (&json!({"cpu": "100"}), &json!(86_400)));
     }
 }

@@ -1,18 +1,23 @@
 //! Devices that pods claim: under which names they are counted.
 //!
-//! Rule: Kubernetes' dynamic resource allocation. A DeviceClass is a resource, `deviceclass.resource.kubernetes.io/`
-//! and its name, of which a pod may ask for a number as of any extended resource (KEP-5004, `resource/v1/types.go`,
-//! `ResourceDeviceClassPrefix`); a class may have another name beside it (`spec.extendedResourceName`). So a claim of
-//! two devices of class `gpu.example.com` asks for two of `deviceclass.resource.kubernetes.io/gpu.example.com`, and
-//! quotas, splits and nodes need to know of nothing but amounts.
+//! Rule: dynamic resource allocation of Kubernetes, and the keys of Volcano's quota for it
+//! (`docs/user-guide/how_to_use_dra_quota.md`). A DeviceClass is a resource, `deviceclass/` and its name: a claim of
+//! two devices of class `gpu.example.com` asks for two of `deviceclass/gpu.example.com`, and quotas, splits and nodes
+//! need to know of nothing but amounts. Where a pod asks for a class by number, Kubernetes calls it
+//! `deviceclass.resource.kubernetes.io/` and its name (KEP-5004); that is the same resource. A class may have another
+//! name beside it (`spec.extendedResourceName`).
 //!
 //! A device is counted under the names of each class that selects it. What is claimed of one class is therefore taken
 //! from the others once the device is known, and not before.
 
+use std::borrow::Cow;
+
 use crate::resources::{ResourceName, Resources};
 
 /// What the resource of a DeviceClass begins with.
-pub const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
+pub const DEVICE_CLASS_PREFIX: &str = "deviceclass/";
+/// The same in what a pod asks for by number.
+const EXTENDED_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
 
 /// The longest name that a resource has behind its slash.
 const MOST_NAME_BYTES: usize = 63;
@@ -25,6 +30,15 @@ pub fn name_class_resource(class: &str) -> Option<ResourceName> {
         && ends.iter().all(|end| end.is_some_and(|end| end.is_ascii_alphanumeric()))
         && class.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
     is_name.then(|| ResourceName::from(format!("{DEVICE_CLASS_PREFIX}{class}")))
+}
+
+/// The name under which a resource is counted: one of a DeviceClass has two.
+#[must_use]
+pub fn unify_resource_name(name: &str) -> Cow<'_, str> {
+    match name.strip_prefix(EXTENDED_PREFIX) {
+        Some(class) => Cow::Owned(format!("{DEVICE_CLASS_PREFIX}{class}")),
+        None => Cow::Borrowed(name),
+    }
 }
 
 /// What a node has whose kubelet reports so much, and whose drivers publish these devices.
@@ -45,7 +59,9 @@ mod tests {
     #[test]
     fn a_class_is_a_resource_that_pods_can_ask_for_and_queues_are_charged_by() {
         let name = name_class_resource("gpu.example.com").unwrap();
-        assert_eq!(name.as_str(), "deviceclass.resource.kubernetes.io/gpu.example.com");
+        assert_eq!(name.as_str(), "deviceclass/gpu.example.com");
+        assert_eq!(unify_resource_name("deviceclass.resource.kubernetes.io/gpu.example.com"), name.as_str());
+        assert_eq!(unify_resource_name("nvidia.com/gpu"), "nvidia.com/gpu");
         assert!(name.is_requestable() && name.counts_in_queues());
         for odd in ["", "a:b", "a/b", "-a", "a.", &"a".repeat(64)] {
             assert_eq!(name_class_resource(odd), None, "{odd}");

@@ -6,6 +6,7 @@
 
 use caldera_core::{
     capacity_reservation::CapacityReservation as Kept,
+    device::unify_resource_name,
     maintenance::{DEFAULT_NOTICE, MaintenanceWindow},
     quantity::Quantity,
     resources::{ResourceName, Resources},
@@ -76,7 +77,7 @@ impl CapacityReservation {
             if amount.is_negative() {
                 return Err(format!("spec.amounts.{name}: {} is below zero", written.0));
             }
-            amounts.set(ResourceName::from(name.as_str()), amount);
+            amounts.set(ResourceName::from(unify_resource_name(name).as_ref()), amount);
         }
         let window = MaintenanceWindow {
             start: start.into(),

@@ -16,7 +16,9 @@ use crate::{
     names::{kubernetes::BATCH_CRON_SCHEDULED, volcano::CRON_SCHEDULED},
     object::{name_of, read_text_at},
     workload::{
-        self, WorkloadKind, read_gang,
+        self, WorkloadKind,
+        device_claims::remove_claims,
+        read_gang,
         submission::{STAMPS, inherit_submitter},
     },
 };
@@ -121,7 +123,7 @@ pub fn list_refusals(cron_job: &Value) -> Vec<String> {
     let found = job_admission::list_creation_refusals(&job);
     refusals.extend(found.iter().map(|refusal| format!("spec.jobTemplate.{}: {}", refusal.field, refusal.why)));
     if found.is_empty()
-        && let Err(error) = read_gang(&job)
+        && let Err(error) = read_gang(&remove_claims(job))
     {
         refusals.push(format!("spec.jobTemplate.{error}"));
     }

@@ -16,4 +16,4 @@ mod partitions;
 mod selector;
 
 pub use member_devices::MemberDevices;
-pub use objects::{Device, DeviceClass, DeviceId, ResourceClaim, ResourceSlice};
+pub use objects::{Device, DeviceClass, DeviceId, ExtendedClaim, ResourceClaim, ResourceSlice};

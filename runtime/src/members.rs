@@ -295,11 +295,12 @@ impl Member {
 
     /// Follows nodes and pods until the member stops answering, its secret changed, or its collector takes over.
     async fn watch_member(&mut self, connection: &Connection, stop: &CancellationToken) {
-        let (mut found, mut absent) = (Vec::new(), Vec::new());
+        let mut are_there = Vec::new();
         for kind in OptionalKind::ALL {
             let Some(is_there) = self.find_optional(connection, kind).await else { return };
-            if is_there { found.push(kind) } else { absent.push(kind) }
+            are_there.extend(is_there.then_some(kind));
         }
+        let (found, mut absent) = OptionalKind::divide_kinds(&OptionalKind::ALL, &are_there);
         let mut informers = Informers::start_informers(self, connection, &found, stop);
         found.into_iter().for_each(|kind| informers.follow_optional(kind));
         for kind in &absent {
@@ -362,10 +363,14 @@ impl Member {
                         follows_queues = true;
                         informers.follow_queues();
                     }
-                    for kind in std::mem::take(&mut absent) {
+                    let mut are_there = Vec::new();
+                    for kind in &absent {
                         let is_there = kind.is_there(&connection.client).await.is_ok_and(|is_there| is_there);
-                        if is_there { informers.follow_optional(kind) } else { absent.push(kind) }
+                        are_there.extend(is_there.then_some(*kind));
                     }
+                    let (found, still_absent) = OptionalKind::divide_kinds(&absent, &are_there);
+                    absent = still_absent;
+                    found.into_iter().for_each(|kind| informers.follow_optional(kind));
                 }
                 Err(error) => {
                     missed += 1;
@@ -436,7 +441,11 @@ pub async fn read_member_inventory(
     let read = async {
         let client = access.connect_or_proxy().await?;
         let (mut changes, mut devices) = (Vec::new(), DeviceJoin::default());
+        let mut are_there = Vec::new();
         for kind in OptionalKind::ALL {
+            are_there.extend(kind.is_there(&client).await?.then_some(kind));
+        }
+        for kind in OptionalKind::divide_kinds(&OptionalKind::ALL, &are_there).0 {
             match kind.list(&client).await? {
                 Message::Listed(_, change) => changes.push(change),
                 Message::Devices(_, _, event) => drop(devices.apply_devices(event)),
@@ -448,7 +457,7 @@ pub async fn read_member_inventory(
         let nodes = list_json(client.clone(), &node_resource(), None, None, |node| read_node(&node)).await;
         changes.push(Change::Nodes(nodes.map_err(failed)?));
         let pods = list_json(client, &pod_resource(), None, None, |pod| ReadPod::read(&pod)).await;
-        changes.push(devices.complete_pods(Event::Reset(pods.map_err(failed)?)));
+        changes.extend(devices.complete_pods(Event::Reset(pods.map_err(failed)?)));
         Ok(changes.into_iter().map(Update::Change).chain([Update::Up]).collect())
     };
     read.await.unwrap_or_else(|error: MemberError| vec![Update::Down(error.to_string())])

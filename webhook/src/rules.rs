@@ -46,7 +46,7 @@ pub type Rule = fn(&[u8], Snapshot<'_>) -> Outcome;
 pub(crate) const BINDINGS: &str = "mutate-resourcebinding";
 pub(crate) const MUTATE_JOB: &str = "mutate-job";
 pub(crate) const VALIDATE_JOB: &str = "validate-job";
-const DEVICE_CLAIMS: &str = "write-device-claims";
+pub(crate) const DEVICE_CLAIMS: &str = "write-device-claims";
 
 /// The routes of admission, and how each is decided. Karmada's interpreter has a form of its own
 /// ([`interpret_request`](crate::decide::interpreter::interpret_request)).

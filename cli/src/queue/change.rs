@@ -9,7 +9,7 @@
 use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
 use anyhow::Context;
-use caldera_core::{admission::Admission, quantity::Quantity, resources::ResourceName};
+use caldera_core::{admission::Admission, device::DEVICE_CLASS_PREFIX, quantity::Quantity, resources::ResourceName};
 use caldera_crds::{
     names::{
         caldera::{ADMISSION, PAUSED},
@@ -186,7 +186,8 @@ fn find_unknown(args: &QueueSetArgs, members: &[Value]) -> Vec<String> {
             let why = "counts nothing here: name the resource itself, as pods ask for it";
             return Some(format!("{name} {why}; {}", take_away(name)));
         }
-        let is_unknown = !there.is_empty() && !there.contains(name);
+        // Karmada's summary of a cluster tells of no devices that are claimed.
+        let is_unknown = !there.is_empty() && !there.contains(name) && !name.starts_with(DEVICE_CLASS_PREFIX);
         let has = || has.join(", ");
         is_unknown.then(|| {
             format!("no cluster has {name}, so that it limits nothing; they have {}; {}", has(), take_away(name))
@@ -290,6 +291,7 @@ mod tests {
             ]
         );
         assert!(warn(&["--capability", "requests.cpu=8"])[0].starts_with("requests.cpu counts nothing here"));
+        assert_eq!(warn(&["--capability", "deviceclass/gpu.io=8"]), [""; 0]);
         // Where no member tells what it has, nothing is known to be missing.
         assert_eq!(find_unknown(&parse(&["--capability", "gpu=8"]), &[]), [""; 0]);
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use caldera_core::{
     card_quota::CardQuota,
+    device::unify_resource_name,
     gang::{QueueName, Requirement},
     node_groups::NodeGroupAffinity,
     quantity::Quantity,
@@ -97,14 +98,17 @@ impl QueueFacts {
         let (mut wrong, mut unreadable) = (Vec::new(), Vec::new());
         let mut amounts = |field: &str, list: &ResourceList| -> Vec<(String, Quantity)> {
             list.iter()
-                .map(|(name, text)| match text.0.parse() {
-                    Ok(amount) => (name.clone(), amount),
-                    Err(error) => {
-                        wrong.push(format!("spec.{field}.{name}: {error}"));
-                        if field == "capability" {
-                            unreadable.push(ResourceName::from(name.as_str()));
+                .map(|(name, text)| {
+                    let counted = unify_resource_name(name).into_owned();
+                    match text.0.parse() {
+                        Ok(amount) => (counted, amount),
+                        Err(error) => {
+                            wrong.push(format!("spec.{field}.{name}: {error}"));
+                            if field == "capability" {
+                                unreadable.push(ResourceName::from(counted.as_str()));
+                            }
+                            (counted, Quantity::ZERO)
                         }
-                        (name.clone(), Quantity::ZERO)
                     }
                 })
                 .collect()

@@ -6,7 +6,8 @@
 //! counted, nor is one that pods of several nodes reach: nobody could say which node has it.
 //!
 //! A pod holds what its claims were given, under all names of that. What it asks for as an extended resource is in its
-//! own request already; the other names of such a device are taken off its node.
+//! own request already, as its status says, which no tenant writes; the other names of such a device are taken off its
+//! node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,10 @@ use caldera_core::{
     resources::{ResourceName, Resources},
 };
 
-use super::{Device, DeviceClass, DeviceId, ResourceClaim, ResourceSlice, partitions::Counters};
+use super::{
+    Device, DeviceClass, DeviceId, ExtendedClaim, ResourceClaim, ResourceSlice, objects::GivenDevice,
+    partitions::Counters, selector::CelFunctions,
+};
 
 /// The devices of a member, kept up to date object by object.
 #[derive(Debug, Default)]
@@ -25,6 +29,10 @@ pub struct MemberDevices {
     claims: BTreeMap<(String, String), ResourceClaim>,
     /// Claims by namespace and pod.
     by_pod: BTreeMap<(String, String), BTreeSet<String>>,
+    /// Claims that stand for extended resources, and by which name each of their requests is in the pod's own.
+    extended: BTreeMap<(String, String), BTreeMap<String, ResourceName>>,
+    /// Whether there are devices that share counters.
+    divides: bool,
     /// Under which names each device counts that may be given.
     names: BTreeMap<DeviceId, BTreeSet<ResourceName>>,
 }
@@ -47,6 +55,9 @@ impl MemberDevices {
 
     /// A slice is new or changed.
     pub fn set_slice(&mut self, slice: ResourceSlice) {
+        if self.slices.get(&slice.name).is_some_and(|known| known.slice == slice) {
+            return;
+        }
         self.insert_slice(slice);
         self.name_devices();
     }
@@ -58,7 +69,7 @@ impl MemberDevices {
     }
 
     fn insert_slice(&mut self, slice: ResourceSlice) {
-        let names = slice.devices.iter().map(|device| list_names_by(&self.classes, device)).collect();
+        let names = list_names_by(&self.classes, &CelFunctions::default(), &slice.devices);
         self.slices.insert(slice.name.clone(), ListedSlice { slice, names });
     }
 
@@ -70,6 +81,9 @@ impl MemberDevices {
 
     /// A class is new or changed.
     pub fn set_class(&mut self, class: DeviceClass) {
+        if self.classes.get(&class.name) == Some(&class) {
+            return;
+        }
         self.classes.insert(class.name.clone(), class);
         self.select_again();
     }
@@ -81,8 +95,9 @@ impl MemberDevices {
     }
 
     fn select_again(&mut self) {
+        let functions = CelFunctions::default();
         for listed in self.slices.values_mut() {
-            listed.names = listed.slice.devices.iter().map(|device| list_names_by(&self.classes, device)).collect();
+            listed.names = list_names_by(&self.classes, &functions, &listed.slice.devices);
         }
         self.name_devices();
     }
@@ -98,12 +113,25 @@ impl MemberDevices {
             ids.zip(listed.names.iter().cloned()).collect()
         };
         self.names = self.slices.values().flat_map(named).collect();
+        let divides = |listed: &ListedSlice| listed.slice.devices.iter().any(|device| !device.consumes.is_empty());
+        self.divides = self.slices.values().any(divides);
     }
 }
 
-/// The names of all classes that select a device.
-fn list_names_by(classes: &BTreeMap<String, DeviceClass>, device: &Device) -> BTreeSet<ResourceName> {
-    classes.values().filter(|class| class.selects(device)).flat_map(DeviceClass::list_names).cloned().collect()
+/// Of each device the names of all classes that select it.
+fn list_names_by(
+    classes: &BTreeMap<String, DeviceClass>,
+    functions: &CelFunctions,
+    devices: &[Device],
+) -> Vec<BTreeSet<ResourceName>> {
+    let domains: BTreeSet<&str> = classes.values().flat_map(DeviceClass::list_domains).collect();
+    let domains: Vec<&str> = domains.into_iter().collect();
+    let names = |device: &Device| {
+        let seen = device.view.to_cel(functions, &domains);
+        let selecting = classes.values().filter(|class| class.selects(functions, &seen));
+        selecting.flat_map(DeviceClass::list_names).cloned().collect()
+    };
+    devices.iter().map(names).collect()
 }
 
 /// Claims.
@@ -145,13 +173,26 @@ impl MemberDevices {
         Some(pod)
     }
 
+    /// What a pod's status says of its extended resources; true if that is something else than before.
+    pub fn set_extended(&mut self, namespace: &str, claim: ExtendedClaim) -> bool {
+        let ExtendedClaim { claim, requests } = claim;
+        let before = self.extended.insert((namespace.to_owned(), claim), requests.clone());
+        before != Some(requests)
+    }
+
+    /// The pod of such a claim is gone.
+    pub fn remove_extended(&mut self, namespace: &str, claim: &str) -> bool {
+        self.extended.remove(&(namespace.to_owned(), claim.to_owned())).is_some()
+    }
+
     /// What a pod has claimed, beside what it asks for itself.
     #[must_use]
     pub fn sum_claimed(&self, namespace: &str, pod: &str) -> Resources {
         let names = self.by_pod.get(&(namespace.to_owned(), pod.to_owned())).into_iter().flatten();
-        let claims = names.filter_map(|name| self.claims.get(&(namespace.to_owned(), name.clone())));
+        let keys = names.map(|name| (namespace.to_owned(), name.clone()));
+        let claims = keys.filter(|key| !self.extended.contains_key(key)).filter_map(|key| self.claims.get(&key));
         let mut sum = Resources::new();
-        for (id, class) in claims.filter(|claim| !claim.is_extended).flat_map(|claim| &claim.devices) {
+        for GivenDevice { id, class, .. } in claims.flat_map(|claim| &claim.devices) {
             match self.names.get(id).filter(|names| !names.is_empty()) {
                 Some(names) => names.iter().for_each(|name| add_one(&mut sum, name)),
                 // Its driver says nothing of it any more.
@@ -173,8 +214,7 @@ impl MemberDevices {
     /// Whether what nodes have may change with a claim, and not only what pods hold.
     #[must_use]
     pub fn depend_on_claims(&self) -> bool {
-        let divides = |listed: &ListedSlice| listed.slice.devices.iter().any(|device| !device.consumes.is_empty());
-        self.claims.values().any(|claim| claim.is_extended) || self.slices.values().any(divides)
+        self.divides || !self.extended.is_empty()
     }
 
     /// How many devices each node has under each name, those included that pods have.
@@ -219,11 +259,10 @@ impl MemberDevices {
     /// Devices that are given, and by which name alone where that is in the pod's own request.
     fn list_given(&self) -> BTreeMap<&DeviceId, Option<&ResourceName>> {
         let mut given = BTreeMap::new();
-        for claim in self.claims.values() {
-            for (id, class) in &claim.devices {
-                let class = self.classes.get(class).filter(|_| claim.is_extended);
-                given.insert(id, class.and_then(DeviceClass::name_of_extended_resource));
-            }
+        for (key, claim) in &self.claims {
+            let requests = self.extended.get(key);
+            let asked = |device: &GivenDevice| requests?.get(&device.request);
+            given.extend(claim.devices.iter().map(|device| (&device.id, asked(device))));
         }
         given
     }
@@ -254,8 +293,8 @@ mod tests {
 
     use super::*;
 
-    const GPU: &str = "deviceclass.resource.kubernetes.io/gpu";
-    const LARGE: &str = "deviceclass.resource.kubernetes.io/large";
+    const GPU: &str = "deviceclass/gpu";
+    const LARGE: &str = "deviceclass/large";
 
     fn class(name: &str, expression: &str, extended: Option<&str>) -> DeviceClass {
         let selectors = json!([{"cel": {"expression": expression}}]);
@@ -303,7 +342,7 @@ mod tests {
     }
 
     fn claimed(member: &MemberDevices, pod: &str) -> String {
-        member.sum_claimed("ns", pod).to_string().replace("deviceclass.resource.kubernetes.io/", "")
+        member.sum_claimed("ns", pod).to_string().replace("deviceclass/", "")
     }
 
     #[test]
@@ -392,8 +431,7 @@ mod tests {
         member.set_class(class("small", "device.attributes['gpu.io'].gb == 10", None));
         member.set_class(class("half", "device.attributes['gpu.io'].gb == 40", None));
         let all = |member: &MemberDevices| {
-            ["small", "half", "large", "gpu"]
-                .map(|name| count(member, "n1", &format!("deviceclass.resource.kubernetes.io/{name}")))
+            ["small", "half", "large", "gpu"].map(|name| count(member, "n1", &format!("deviceclass/{name}")))
         };
         assert!(member.depend_on_claims());
         assert_eq!(all(&member), [8, 2, 1, 8]);
@@ -406,16 +444,22 @@ mod tests {
         let mut member = member();
         member.set_class(class("gpu", "device.driver == 'gpu.io'", Some("x.io/gpu")));
         assert_eq!((count(&member, "n1", GPU), count(&member, "n1", "x.io/gpu")), (2, 2));
-        let extended = |claim: &mut Value| {
-            claim["metadata"]["annotations"] = json!({EXTENDED: "true"});
+        // An annotation that any user writes on his own claim says nothing.
+        let annotated = |claim: &mut Value| {
+            claim["metadata"]["annotations"] = json!({"resource.kubernetes.io/extended-resource-claim": "true"});
         };
-        member.set_claim(claim("c", Some("p"), &[("n1", "a")], extended));
-        assert_eq!(claimed(&member, "p"), "nothing");
-        assert_eq!(
-            (count(&member, "n1", GPU), count(&member, "n1", "x.io/gpu"), count(&member, "n1", LARGE)),
-            (1, 2, 0)
-        );
+        member.set_claim(claim("c", Some("p"), &[("n1", "a")], annotated));
+        assert_eq!(claimed(&member, "p"), "gpu 1, large 1, x.io/gpu 1");
+        for (resource, counts) in [("x.io/gpu", [1, 2, 0]), ("deviceclass.resource.kubernetes.io/gpu", [2, 1, 0])] {
+            let mapping = json!([{"containerName": "c", "requestName": "r", "resourceName": resource}]);
+            let status = json!({"resourceClaimName": "c", "requestMappings": mapping});
+            let pod = json!({"status": {"extendedResourceClaimStatus": status}});
+            assert!(member.set_extended("ns", ExtendedClaim::read(&pod).unwrap()));
+            assert!(member.depend_on_claims());
+            assert_eq!(claimed(&member, "p"), "nothing");
+            assert_eq!([GPU, "x.io/gpu", LARGE].map(|name| count(&member, "n1", name)), counts, "{resource}");
+        }
+        assert!(member.remove_extended("ns", "c") && !member.depend_on_claims());
+        assert_eq!(ExtendedClaim::read(&json!({"status": {}})), None);
     }
-
-    const EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";
 }

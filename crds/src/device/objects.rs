@@ -5,20 +5,18 @@
 use std::collections::BTreeMap;
 
 use caldera_core::{
-    device::name_class_resource,
+    device::{name_class_resource, unify_resource_name},
     quantity::Quantity,
     resources::{ResourceName, Resources},
 };
+use kube_cel::cel::Value as CelValue;
 use serde_json::Value;
 
-use super::selector::{DeviceSelector, DeviceView};
+use super::selector::{CelFunctions, DeviceSelector, DeviceView};
 use crate::{
     inventory::{name_of, namespace_of},
     object::{read_list_at, read_text_at},
 };
-
-/// On a ResourceClaim that a scheduler made for a pod that asks for an extended resource.
-const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
 
 /// A device of a pool of a driver.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,7 +120,7 @@ fn read_counters(of: &Value) -> Resources {
 }
 
 /// What a class selects, and what it is called as a resource.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DeviceClass {
     /// Name.
     pub name: String,
@@ -154,13 +152,17 @@ impl DeviceClass {
         self.resource.iter().chain(&self.extended)
     }
 
-    /// By which of these a pod asks that names it in no claim.
-    pub(super) fn name_of_extended_resource(&self) -> Option<&ResourceName> {
-        self.extended.as_ref().or(self.resource.as_ref())
+    /// Domains of attributes that its expressions may name.
+    pub(super) fn list_domains(&self) -> impl Iterator<Item = &str> {
+        self.selectors.iter().flatten().flat_map(DeviceSelector::list_domains)
     }
 
-    pub(super) fn selects(&self, device: &Device) -> bool {
-        self.selectors.iter().all(|selector| selector.as_ref().is_some_and(|selector| selector.selects(&device.view)))
+    /// Whether all of its expressions select a device.
+    pub(super) fn selects(&self, functions: &CelFunctions, device: &CelValue) -> bool {
+        let selects = |selector: &Option<DeviceSelector>| {
+            selector.as_ref().is_some_and(|selector| selector.selects(functions, device))
+        };
+        self.selectors.iter().all(selects)
     }
 }
 
@@ -173,10 +175,44 @@ pub struct ResourceClaim {
     pub name: String,
     /// The pod that has it, the first of several.
     pub pod: Option<String>,
-    /// It stands for what the pod asks for as an extended resource.
-    pub is_extended: bool,
-    /// Devices that it was given for itself, and the class by which each was asked for.
-    pub(super) devices: Vec<(DeviceId, String)>,
+    /// Devices that it was given for itself.
+    pub(super) devices: Vec<GivenDevice>,
+}
+
+/// A device that a claim was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct GivenDevice {
+    pub(super) id: DeviceId,
+    /// The request of the claim.
+    pub(super) request: String,
+    /// The class by which it was asked for.
+    pub(super) class: String,
+}
+
+/// Of a pod that asks for extended resources: the claim that a scheduler made for them, and by which name each of its
+/// requests is in the pod's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtendedClaim {
+    /// The claim, of the pod's namespace.
+    pub claim: String,
+    /// Names of resources by request.
+    pub requests: BTreeMap<String, ResourceName>,
+}
+
+impl ExtendedClaim {
+    /// Reads it off a pod, whose status says so; `None` where it has none.
+    #[must_use]
+    pub fn read(pod: &Value) -> Option<Self> {
+        let status = pod.pointer("/status/extendedResourceClaimStatus")?;
+        let mapping = |mapping: &Value| {
+            let (request, resource) = (mapping["requestName"].as_str()?, mapping["resourceName"].as_str()?);
+            Some((request.to_owned(), ResourceName::from(unify_resource_name(resource).as_ref())))
+        };
+        Some(Self {
+            claim: status["resourceClaimName"].as_str()?.to_owned(),
+            requests: read_list_at(status, "/requestMappings").iter().filter_map(mapping).collect(),
+        })
+    }
 }
 
 impl ResourceClaim {
@@ -188,12 +224,10 @@ impl ResourceClaim {
         let pod = owner.or(user).and_then(|of| of["name"].as_str()).map(ToOwned::to_owned);
         let requests = read_list_at(object, "/spec/devices/requests");
         let results = read_list_at(object, "/status/allocation/devices/results").iter();
-        let is_extended = object.pointer("/metadata/annotations").and_then(|all| all.get(EXTENDED_RESOURCE_CLAIM));
         Some(Self {
             namespace: namespace_of(object),
             name: name_of(object)?,
             pod,
-            is_extended: is_extended.is_some_and(|says| says == "true"),
             devices: results.filter_map(|result| read_result(result, requests)).collect(),
         })
     }
@@ -202,12 +236,12 @@ impl ResourceClaim {
 impl ResourceClaim {
     /// Devices that it was given for itself.
     pub fn list_devices(&self) -> impl Iterator<Item = &DeviceId> {
-        self.devices.iter().map(|(id, _)| id)
+        self.devices.iter().map(|given| &given.id)
     }
 }
 
 /// A device that was given, unless others have it too: `adminAccess` takes it from nobody.
-fn read_result(result: &Value, requests: &[Value]) -> Option<(DeviceId, String)> {
+fn read_result(result: &Value, requests: &[Value]) -> Option<GivenDevice> {
     if result["adminAccess"] == true {
         return None;
     }
@@ -225,5 +259,6 @@ fn read_result(result: &Value, requests: &[Value]) -> Option<(DeviceId, String)>
         }
         None => request.and_then(|request| request.get("exactly")),
     };
-    Some((id, asked.map(|asked| read_text_at(asked, "/deviceClassName").to_owned()).unwrap_or_default()))
+    let class = asked.map(|asked| read_text_at(asked, "/deviceClassName").to_owned()).unwrap_or_default();
+    Some(GivenDevice { id, request: name.to_owned(), class })
 }

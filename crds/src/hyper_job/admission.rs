@@ -17,7 +17,7 @@ use crate::{
     dns::{LONGEST_LABEL, is_dns_label, is_dns_subdomain},
     job_admission::{self, fill_defaults},
     object::name_of,
-    workload::read_gang,
+    workload::{device_claims::remove_claims, read_gang},
 };
 
 /// Jobs of a HyperJob at most.
@@ -174,7 +174,8 @@ fn check_job_template(hyper_job: &Value, at: usize, replicated: &ReplicatedJobVi
     drop(fill_defaults(&mut job));
     let refusals = job_admission::list_creation_refusals(&job);
     if refusals.is_empty() {
-        let refusal = match read_gang(&job) {
+        // What its claims ask for is written down in the jobs that it makes.
+        let refusal = match read_gang(&remove_claims(job)) {
             Ok(gang) => check_split_policy(at, replicated, &gang),
             Err(error) => Some(format!("spec.replicatedJobs[{at}].templateSpec: {error}")),
         };

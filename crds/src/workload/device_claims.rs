@@ -16,27 +16,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::{device::name_class_resource, quantity::Quantity, resources::Resources};
 use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::{GangError, WorkloadKind, field::Field, list_pod_templates, pod_specs::edit_pod_templates};
 use crate::{
     names::caldera::DEVICE_CLAIMS,
     object::{name_of, read_list_at, read_text_at},
-    stable_hash::hash_fnv1a,
 };
 
 const TEMPLATE_NAME: &str = "resourceClaimTemplateName";
 /// The most devices that one claim is given (`AllocationResultsMaxSize`).
 const MOST_DEVICES: u64 = 32;
 /// What the claims of one pod template may say: a limit of ours, for each pod has it.
-const MOST_BYTES: usize = 32 * 1024;
-/// Labels and annotations by which Karmada knows what it sent.
-const MARKS_OF_SENT: [&str; 5] = [
-    "karmada.io/managed",
-    "work.karmada.io/permanent-id",
-    "work.karmada.io/name",
-    "work.karmada.io/namespace",
-    "work.karmada.io/conflict-resolution",
-];
+pub const MOST_CLAIM_BYTES: usize = 32 * 1024;
+/// Labels and an annotation by which Karmada knows what it may change and delete.
+const MARKS_OF_SENT: [&str; 3] =
+    ["karmada.io/managed", "work.karmada.io/permanent-id", "work.karmada.io/conflict-resolution"];
 /// The longest part of a workload's name that is in the names of its templates.
 const MOST_NAME_BYTES: usize = 200;
 
@@ -75,8 +70,8 @@ fn read_annotation(template: &Value) -> Result<BTreeMap<String, Value>, String> 
     let Some(text) = annotations.and_then(|all| all.get(DEVICE_CLAIMS)).and_then(Value::as_str) else {
         return Ok(BTreeMap::new());
     };
-    if text.len() > MOST_BYTES {
-        return Err(format!("what its claims ask for is longer than {MOST_BYTES} bytes"));
+    if text.len() > MOST_CLAIM_BYTES {
+        return Err(format!("what its claims ask for is longer than {MOST_CLAIM_BYTES} bytes"));
     }
     serde_json::from_str(text).map_err(|error| format!("annotation {DEVICE_CLAIMS}: {error}"))
 }
@@ -127,6 +122,17 @@ pub fn read_written_claims(object: &Value) -> BTreeMap<String, Value> {
     templates.iter().filter_map(|template| read_annotation(template.value).ok()).flatten().collect()
 }
 
+/// How many bytes it takes to write these down in each template that names them.
+#[must_use]
+pub fn count_claim_bytes(object: &Value, known: &BTreeMap<String, Value>) -> usize {
+    let lengths: BTreeMap<&str, usize> =
+        known.iter().map(|(name, asked)| (name.as_str(), name.len() + asked.to_string().len())).collect();
+    let templates = list_pod_templates(&Field::unnamed(object));
+    let claims = templates.iter().flat_map(|template| read_list_at(template.value, "/spec/resourceClaims"));
+    let length = |claim: &Value| lengths.get(claim[TEMPLATE_NAME].as_str()?).copied();
+    claims.filter_map(length).fold(0, usize::saturating_add)
+}
+
 /// Writes down what the claims of a workload's pods ask for, of those that are known; what else is written there goes.
 /// `None` where the workload is not shaped like its kind.
 pub fn write_claims(object: &mut Value, known: &BTreeMap<String, Value>) -> Option<()> {
@@ -160,48 +166,79 @@ fn set_annotation(template: &mut Value, text: Option<String>) -> Option<()> {
     Some(())
 }
 
+/// A job as it is made before anybody knows what its claims ask for: without them.
+#[must_use]
+pub fn remove_claims(mut job: Value) -> Value {
+    let take = |template: &mut Value| {
+        template.get_mut("spec").and_then(Value::as_object_mut).map(|spec| spec.remove("resourceClaims"));
+        Some(())
+    };
+    // What is not shaped like a job is refused as that.
+    edit_pod_templates(&mut job, &mut { take });
+    job
+}
+
 /// Has the pods of a copy name ResourceClaimTemplates of its own: these, which ask for what was written down. None
-/// where it claims nothing.
+/// where it claims nothing. What each template of its pods says counts for that template alone, as it does where it is
+/// charged.
 ///
 /// # Errors
 /// If what one asks for is not written down, or the copy is not shaped like its kind.
 pub fn send_claims(copy: &mut Value) -> Result<Vec<Value>, String> {
-    let names = list_claim_templates(copy);
-    if names.is_empty() {
+    if list_claim_templates(copy).is_empty() {
         return Ok(Vec::new());
     }
-    let written = read_written_claims(copy);
-    let mut sent = BTreeMap::new();
-    for name in names {
-        let Some(asked) = written.get(&name) else {
-            return Err(format!("what ResourceClaimTemplate {name:?} asks for is not written down in it"));
-        };
-        sent.insert(name, (name_sent_template(copy, asked), asked.clone()));
-    }
-    let by_new_name: BTreeMap<String, Value> = sent.values().cloned().collect();
-    let rename = |template: &mut Value| {
+    let (identity, mut sent) = (copy.clone(), BTreeMap::new());
+    let mut unknown = None;
+    let send = |template: &mut Value| {
+        let written = read_annotation(template).ok()?;
+        let mut names = BTreeMap::new();
         let claims = template.pointer_mut("/spec/resourceClaims").and_then(Value::as_array_mut);
         for claim in claims.into_iter().flatten() {
-            if let Some((name, _)) = claim[TEMPLATE_NAME].as_str().and_then(|name| sent.get(name)) {
-                claim[TEMPLATE_NAME] = name.as_str().into();
-            }
+            let Some(name) = claim[TEMPLATE_NAME].as_str() else { continue };
+            let Some(asked) = written.get(name) else {
+                unknown = Some(name.to_owned());
+                return None;
+            };
+            let new = name_sent_template(&identity, asked);
+            claim[TEMPLATE_NAME] = new.as_str().into();
+            sent.insert(new.clone(), asked.clone());
+            names.insert(new, asked.clone());
         }
-        Some(())
+        set_annotation(template, (!names.is_empty()).then(|| json!(names).to_string()))
     };
-    edit_pod_templates(copy, &mut { rename })
-        .and_then(|()| write_claims(copy, &by_new_name))
-        .ok_or("it is not shaped like its kind")?;
-    Ok(by_new_name.into_iter().map(|(name, asked)| make_template(copy, &name, &asked)).collect())
+    if edit_pod_templates(copy, &mut { send }).is_none() {
+        return Err(match unknown {
+            Some(name) => format!("what ResourceClaimTemplate {name:?} asks for is not written down in it"),
+            None => "it is not shaped like its kind".to_owned(),
+        });
+    }
+    Ok(sent.into_iter().map(|(name, asked)| make_template(copy, &name, &asked)).collect())
 }
+
+/// What is between a workload's name and the letters in the names of its templates.
+const SENT_MARK: &str = "-devices-";
+/// Letters of a name that tell templates apart, four bits each: nobody finds two specs of one name.
+const SENT_LETTERS: usize = 32;
 
 /// The same again gives the same name, whatever the template was called.
 fn name_sent_template(copy: &Value, asked: &Value) -> String {
     let (version, kind, name) = (read_text_at(copy, "/apiVersion"), read_text_at(copy, "/kind"), name_of(copy));
     let start: String = name.chars().take(MOST_NAME_BYTES).collect();
-    let hash = hash_fnv1a(format!("{version}/{kind}/{name}/{asked}").into_bytes());
-    format!("{start}-devices-{:08x}", hash >> 32)
+    let hash = Sha256::digest(format!("{version}/{kind}/{name}/{asked}"));
+    let letters: String = hash.iter().take(SENT_LETTERS / 2).map(|byte| format!("{byte:02x}")).collect();
+    format!("{}{SENT_MARK}{letters}", start.trim_end_matches(['.', '-']))
 }
 
+/// Whether a ResourceClaimTemplate has a name as those have that go with copies: nobody else may send one.
+#[must_use]
+pub fn has_name_of_sent(template: &Value) -> bool {
+    let letters = name_of(template).rsplit_once(SENT_MARK).map_or("", |(_, letters)| letters);
+    letters.len() == SENT_LETTERS && letters.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// With the labels by which Karmada knows what it may change and delete. It does not know whose Work that is, for it
+/// keeps the status of one manifest of a Work, and that is the workload's.
 fn make_template(copy: &Value, name: &str, asked: &Value) -> Value {
     let of_karmada = |field: &str| -> Map<String, Value> {
         let all = copy.pointer(&format!("/metadata/{field}")).and_then(Value::as_object).into_iter().flatten();
@@ -275,7 +312,7 @@ mod tests {
     #[test]
     fn what_a_claim_asks_for_is_asked_for_by_each_of_its_pods() {
         let job = written(by("two"), &[("two", asks("gpu.io", 2)), ("other", asks("x", 9))]);
-        let want = "cpu 1, deviceclass.resource.kubernetes.io/gpu.io 2, pods 1; cpu 1, pods 1";
+        let want = "cpu 1, deviceclass/gpu.io 2, pods 1; cpu 1, pods 1";
         assert_eq!(request(&job).unwrap(), want);
         assert_eq!(list_claim_templates(&job), ["two".to_owned()].into());
         assert_eq!(read_written_claims(&job), [("two".to_owned(), asks("gpu.io", 2))].into());
@@ -328,7 +365,11 @@ mod tests {
         let before = request(&copy);
         let sent = send_claims(&mut copy).unwrap();
         let name = sent[0]["metadata"]["name"].as_str().unwrap().to_owned();
-        assert!(name.starts_with("j-devices-") && name.len() == "j-devices-".len() + 8, "{name}");
+        assert!(name.starts_with("j-devices-") && name.len() == "j-devices-".len() + 32, "{name}");
+        assert!(has_name_of_sent(&sent[0]));
+        for name in ["j-devices-", "two", "j-devices-0123", &format!("j-devices-{}", "G".repeat(32))] {
+            assert!(!has_name_of_sent(&json!({"metadata": {"name": name}})), "{name}");
+        }
         assert_eq!(copy["spec"]["tasks"][0]["template"]["spec"]["resourceClaims"], by(&name));
         assert_eq!(sent[0]["spec"]["spec"], asks("gpu.io", 2));
         assert_eq!(sent[0]["metadata"]["labels"], json!({"karmada.io/managed": "true"}));
@@ -346,6 +387,36 @@ mod tests {
         let mut none = job(json!(null));
         assert_eq!((send_claims(&mut none).unwrap(), &none), (vec![], &job(json!(null))));
         assert!(send_claims(&mut job(by("two"))).unwrap_err().contains("is not written down"));
+        let mut long = written(by("two"), &[("two", asks("gpu.io", 2))]);
+        long["metadata"]["name"] = format!("{}.{}", "a".repeat(199), "b".repeat(20)).into();
+        let name = send_claims(&mut long).unwrap()[0]["metadata"]["name"].clone();
+        assert!(name.as_str().unwrap().starts_with(&format!("{}-devices-", "a".repeat(199))), "{name}");
+    }
+
+    /// Found by a reader: one task was charged by its own annotation, and sent by another's.
+    #[test]
+    fn what_is_written_down_in_another_template_counts_for_nothing() {
+        let mut copy = written(by("two"), &[("two", asks("gpu.io", 1))]);
+        let more = json!({"two": asks("gpu.io", 32)}).to_string();
+        copy["spec"]["tasks"][1]["template"]["metadata"] = json!({"annotations": {DEVICE_CLAIMS: more}});
+        let charged = request(&copy).unwrap();
+        let sent = send_claims(&mut copy).unwrap();
+        assert_eq!((sent.len(), &sent[0]["spec"]["spec"]), (1, &asks("gpu.io", 1)));
+        assert_eq!(request(&copy).unwrap(), charged);
+        assert_eq!(copy["spec"]["tasks"][1]["template"]["metadata"]["annotations"], json!({}));
+        // One name for two things is two templates.
+        let mut both = written(by("two"), &[("two", asks("gpu.io", 1))]);
+        both["spec"]["tasks"][1]["template"]["spec"]["resourceClaims"] = by("two");
+        let more = json!({"two": asks("gpu.io", 2)}).to_string();
+        both["spec"]["tasks"][1]["template"]["metadata"] = json!({"annotations": {DEVICE_CLAIMS: more}});
+        let charged = request(&both).unwrap();
+        assert_eq!((send_claims(&mut both).unwrap().len(), request(&both).unwrap()), (2, charged));
+    }
+
+    #[test]
+    fn a_job_that_is_yet_to_be_made_is_read_without_its_claims() {
+        assert_eq!(request(&remove_claims(job(by("two")))).unwrap(), "cpu 1, pods 1; cpu 1, pods 1");
+        assert_eq!(remove_claims(json!({"spec": 5})), json!({"spec": 5}));
     }
 
     #[test]

@@ -3,11 +3,12 @@
 //! Rule: Kubernetes `component-helpers/resource/helpers.go` for requests, `component-helpers/scheduling/corev1` for
 //! node selectors, affinity and tolerations. What a pod claims of devices is in what it requests ([`device_claims`]).
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use caldera_core::{
     card_choice::read_card_models,
     card_model::label_of_model,
+    device::unify_resource_name,
     gang::{NodeClaim, NodeTerm, Operator, PreferredTerm, Requirement, Toleration},
     quantity::Quantity,
     resources::{ResourceName, Resources},
@@ -59,7 +60,8 @@ fn sum_pod_request(pod: &Field<'_>, read: Read) -> Result<Resources, GangError> 
     for (name, amount) in container_request(&spec, read)?.iter().filter(|(name, _)| is_pod_level(name)) {
         total.set(name.clone(), amount);
     }
-    total.add(&read_amounts(&spec, &["overhead"], read)?.into_iter().collect());
+    let overhead = read_amounts(&spec, &["overhead"], read)?;
+    total.add(&overhead.into_iter().map(|(name, amount)| (ResourceName::from(name.as_ref()), amount)).collect());
     total.add(&one_pod());
     Ok(total)
 }
@@ -67,8 +69,12 @@ fn sum_pod_request(pod: &Field<'_>, read: Read) -> Result<Resources, GangError> 
 /// An amount, `None` to leave it out.
 type Read = fn(&Field<'_>) -> Result<Option<Quantity>, GangError>;
 
-fn read_amounts<'a>(at: &Field<'a>, fields: &[&str], read: Read) -> Result<BTreeMap<&'a str, Quantity>, GangError> {
-    let read = |(name, place)| Ok(read(&place)?.map(|amount| (name, amount)));
+fn read_amounts<'a>(
+    at: &Field<'a>,
+    fields: &[&str],
+    read: Read,
+) -> Result<BTreeMap<Cow<'a, str>, Quantity>, GangError> {
+    let read = |(name, place)| Ok(read(&place)?.map(|amount| (unify_resource_name(name), amount)));
     at.entries(fields)?.into_iter().filter_map(|entry| read(entry).transpose()).collect()
 }
 
@@ -97,7 +103,7 @@ fn sum_init_container_requests(spec: &Field<'_>, read: Read) -> Result<(Resource
 fn container_request(container: &Field<'_>, read: Read) -> Result<Resources, GangError> {
     let mut request = read_amounts(container, &["resources", "limits"], read)?;
     request.extend(read_amounts(container, &["resources", "requests"], read)?);
-    Ok(request.into_iter().collect())
+    Ok(request.into_iter().map(|(name, amount)| (ResourceName::from(name.as_ref()), amount)).collect())
 }
 
 /// Whether a resource may be requested at pod level, in `spec.resources`.

@@ -161,7 +161,7 @@ fn devices_are_claimed_in_every_kind_by_what_the_template_carries_alone() {
     let asks = json!({ "devices": { "requests": [{ "name": "r", "exactly": { "deviceClassName": "gpu.io" } }] } });
     let mut written = pod(spec.clone());
     written["metadata"]["annotations"] = json!({ "caldera.dev/device-claims": json!({ "one-gpu": asks }).to_string() });
-    let want = "cpu 1, deviceclass.resource.kubernetes.io/gpu.io 1, pods 1";
+    let want = "cpu 1, deviceclass/gpu.io 1, pods 1";
     assert_eq!(read(&written).tasks[0].request.to_string(), want);
     let spark = json!({
         "apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication", "metadata": { "name": "s" },

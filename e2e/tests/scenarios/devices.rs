@@ -58,7 +58,7 @@ fn waits_with(words: String) -> impl Fn(&Value) -> bool {
 }
 
 async fn play(s: &Scenario, members: [&str; 2]) -> anyhow::Result<()> {
-    let resource = format!("deviceclass.resource.kubernetes.io/{}", class_of(s));
+    let resource = format!("deviceclass/{}", class_of(s));
     let queue = s.queue("q", json!({&resource: "3"})).await?;
     let mut policy = aggregated();
     policy["clusterAffinity"] = json!({"clusterNames": members});

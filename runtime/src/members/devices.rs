@@ -12,7 +12,7 @@ use caldera_core::{
     resources::Resources,
 };
 use caldera_crds::{
-    device::{DeviceClass, MemberDevices, ResourceClaim, ResourceSlice},
+    device::{DeviceClass, ExtendedClaim, MemberDevices, ResourceClaim, ResourceSlice},
     inventory::read_pod,
     object::read_list_at,
 };
@@ -33,12 +33,13 @@ pub(super) enum DeviceEvent {
 pub(super) struct ReadPod {
     pod: Pod,
     claims_devices: bool,
+    extended: Option<ExtendedClaim>,
 }
 
 impl ReadPod {
     pub(super) fn read(object: &Value) -> Option<Self> {
         let claims_devices = !read_list_at(object, "/spec/resourceClaims").is_empty();
-        Some(Self { pod: read_pod(object)?, claims_devices })
+        Some(Self { pod: read_pod(object)?, claims_devices, extended: ExtendedClaim::read(object) })
     }
 }
 
@@ -53,6 +54,8 @@ pub(super) struct DeviceJoin {
     by_node: BTreeMap<String, Resources>,
     /// Pods that claim devices, as they ask themselves, and what they were told to have claimed.
     claimants: BTreeMap<PodName, (Pod, Resources)>,
+    /// Pods that ask for extended resources that are devices, and the claim that stands for them.
+    extended: BTreeMap<PodName, String>,
 }
 
 impl DeviceJoin {
@@ -114,32 +117,63 @@ impl DeviceJoin {
         Some(Change::Pod(add_claimed(pod.clone(), known)))
     }
 
-    /// The change that pods make, with what they have claimed.
-    pub(super) fn complete_pods(&mut self, event: Event<ReadPod>) -> Change {
-        match event {
+    /// The change that pods make, with what they have claimed, and those of nodes that follow.
+    pub(super) fn complete_pods(&mut self, event: Event<ReadPod>) -> Vec<Change> {
+        let mut counts_nodes = false;
+        let change = match event {
             Event::Reset(all) => {
                 self.claimants.clear();
-                Change::Pods(all.into_iter().map(|pod| self.complete_pod(pod)).collect())
+                let known: Vec<PodName> = self.extended.keys().cloned().collect();
+                for pod in known {
+                    counts_nodes |= self.follow_extended(&pod, None);
+                }
+                let complete = |pod: ReadPod| {
+                    let (pod, changed) = self.complete_pod(pod);
+                    counts_nodes |= changed;
+                    pod
+                };
+                Change::Pods(all.into_iter().map(complete).collect())
             }
-            Event::Applied(pod) => Change::Pod(self.complete_pod(pod)),
+            Event::Applied(pod) => {
+                let (pod, changed) = self.complete_pod(pod);
+                counts_nodes |= changed;
+                Change::Pod(pod)
+            }
             Event::Deleted(ReadPod { pod, .. }) => {
                 let key = (pod.namespace, pod.name);
                 self.claimants.remove(&key);
+                counts_nodes |= self.follow_extended(&key, None);
                 Change::PodGone(key.0, key.1)
             }
-        }
+        };
+        let nodes = if counts_nodes { self.count_by_node() } else { Vec::new() };
+        [change].into_iter().chain(nodes).collect()
     }
 
-    fn complete_pod(&mut self, ReadPod { pod, claims_devices }: ReadPod) -> Pod {
+    /// Follows what a pod says of its extended resources; true if nodes may have something else now.
+    fn follow_extended(&mut self, pod: &PodName, now: Option<ExtendedClaim>) -> bool {
+        let claim = now.as_ref().map(|now| now.claim.clone());
+        let before = match &claim {
+            Some(claim) => self.extended.insert(pod.clone(), claim.clone()),
+            None => self.extended.remove(pod),
+        };
+        let old = before.filter(|before| Some(before) != claim.as_ref());
+        let removed = old.is_some_and(|old| self.devices.remove_extended(&pod.0, &old));
+        now.is_some_and(|now| self.devices.set_extended(&pod.0, now)) | removed
+    }
+
+    /// A pod with what it claims, and whether nodes may have something else now.
+    fn complete_pod(&mut self, ReadPod { pod, claims_devices, extended }: ReadPod) -> (Pod, bool) {
         let key = (pod.namespace.clone(), pod.name.clone());
+        let changed = self.follow_extended(&key, extended);
         if !claims_devices {
             self.claimants.remove(&key);
-            return pod;
+            return (pod, changed);
         }
         let claimed = self.devices.sum_claimed(&key.0, &key.1);
         let whole = add_claimed(pod.clone(), &claimed);
         self.claimants.insert(key, (pod, claimed));
-        whole
+        (whole, changed)
     }
 }
 
@@ -185,7 +219,7 @@ mod tests {
     }
 
     fn say(change: &Change) -> String {
-        let of = |amounts: &Resources| amounts.to_string().replace("deviceclass.resource.kubernetes.io/", "");
+        let of = |amounts: &Resources| amounts.to_string().replace("deviceclass/", "");
         match change {
             Change::Devices(node, devices) => format!("{node}: {}", of(devices)),
             Change::AllDevices(all) => all.iter().map(|(node, devices)| format!("{node}: {}", of(devices))).collect(),
@@ -193,6 +227,10 @@ mod tests {
             Change::Pods(pods) => pods.iter().map(|pod| format!("{}: {}", pod.name, of(&pod.request))).collect(),
             other => format!("{other:?}"),
         }
+    }
+
+    fn complete(join: &mut DeviceJoin, event: Event<ReadPod>) -> Vec<String> {
+        join.complete_pods(event).iter().map(say).collect()
     }
 
     fn apply(join: &mut DeviceJoin, event: DeviceEvent) -> Vec<String> {
@@ -213,15 +251,35 @@ mod tests {
     fn a_pod_has_what_it_claimed_whether_its_claim_is_told_before_or_after_it() {
         let mut join = join();
         assert_eq!(apply(&mut join, DeviceEvent::Claims(Event::Applied(claim(Some("a"))))), [""; 0]);
-        assert_eq!(say(&join.complete_pods(Event::Reset(vec![pod(true)]))), "p: gpu 1, pods 1");
+        assert_eq!(complete(&mut join, Event::Reset(vec![pod(true)])), ["p: gpu 1, pods 1"]);
         assert_eq!(apply(&mut join, DeviceEvent::Claims(Event::Applied(claim(Some("a"))))), [""; 0]);
         assert_eq!(apply(&mut join, DeviceEvent::Claims(Event::Deleted(claim(Some("a"))))), ["p: pods 1"]);
         assert_eq!(apply(&mut join, DeviceEvent::Claims(Event::Applied(claim(None)))), [""; 0]);
         assert_eq!(apply(&mut join, DeviceEvent::Claims(Event::Applied(claim(Some("b"))))), ["p: gpu 1, pods 1"]);
         assert_eq!(apply(&mut join, DeviceEvent::Slices(Event::Applied(slice(&[])))), ["n1: nothing", "p: pods 1"]);
         // Who is gone, and who claims nothing, is not told again.
-        assert_eq!(join.complete_pods(Event::Deleted(pod(true))), Change::PodGone("ns".into(), "p".into()));
+        assert_eq!(join.complete_pods(Event::Deleted(pod(true))), [Change::PodGone("ns".into(), "p".into())]);
         assert_eq!(apply(&mut join, DeviceEvent::Slices(Event::Applied(slice(&["b"])))), ["n1: gpu 1"]);
-        assert_eq!(say(&join.complete_pods(Event::Applied(pod(false)))), "p: pods 1");
+        assert_eq!(complete(&mut join, Event::Applied(pod(false))), ["p: pods 1"]);
+    }
+
+    #[test]
+    fn what_a_pod_has_as_an_extended_resource_is_off_its_node_under_other_names() {
+        let mut join = join();
+        let class = json!({"metadata": {"name": "other"}, "spec": {"selectors": [{"cel": {"expression": "true"}}]}});
+        join.apply_devices(DeviceEvent::Classes(Event::Applied(DeviceClass::read(&class).unwrap())));
+        apply(&mut join, DeviceEvent::Claims(Event::Applied(claim(Some("a")))));
+        let by_class = || {
+            let mapping = json!([{"requestName": "r", "resourceName": "deviceclass.resource.kubernetes.io/gpu"}]);
+            let status = json!({"extendedResourceClaimStatus": {"resourceClaimName": "c", "requestMappings": mapping}});
+            let pod =
+                json!({"metadata": {"namespace": "ns", "name": "p"}, "spec": {"nodeName": "n1"}, "status": status});
+            ReadPod::read(&pod).unwrap()
+        };
+        assert_eq!(complete(&mut join, Event::Applied(by_class())), ["p: pods 1", "n1: gpu 2, other 1"]);
+        assert_eq!(complete(&mut join, Event::Applied(by_class())), ["p: pods 1"]);
+        assert_eq!(complete(&mut join, Event::Reset(vec![]))[1], "n1: gpu 2, other 2");
+        complete(&mut join, Event::Applied(by_class()));
+        assert_eq!(complete(&mut join, Event::Deleted(by_class()))[1], "n1: gpu 2, other 2");
     }
 }

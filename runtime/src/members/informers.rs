@@ -308,9 +308,9 @@ async fn forward_updates(
             held_back.sort_by_key(|(kind, _)| OptionalKind::ALL.iter().all(|of| of.name() != *kind));
         }
         let up = is_first.then_some([Update::From(Origin::Member), Update::Up]);
-        let ready = held_back.drain(..).map(|(_, held)| match held {
-            Held::Update(update) => update,
-            Held::Pods(event) => Update::Change(devices.complete_pods(event)),
+        let ready = held_back.drain(..).flat_map(|(_, held)| match held {
+            Held::Update(update) => vec![update],
+            Held::Pods(event) => devices.complete_pods(event).into_iter().map(Update::Change).collect(),
         });
         for update in ready.chain(up.into_iter().flatten()) {
             if send(update).await.is_err() {
@@ -362,6 +362,17 @@ impl OptionalKind {
             Self::DeviceClass => api_resource("resource.k8s.io", "v1", self.name(), "deviceclasses"),
             Self::ResourceClaim => api_resource("resource.k8s.io", "v1", self.name(), "resourceclaims"),
         }
+    }
+
+    /// Whether it tells of devices. Of these kinds each is read or none: without claims all devices would look free.
+    const fn is_of_devices(self) -> bool {
+        matches!(self, Self::ResourceSlice | Self::DeviceClass | Self::ResourceClaim)
+    }
+
+    /// Divides these kinds into those that are followed and those that are not, by which of them are there.
+    pub(super) fn divide_kinds(kinds: &[Self], are_there: &[Self]) -> (Vec<Self>, Vec<Self>) {
+        let lacks_devices = Self::ALL.iter().any(|kind| kind.is_of_devices() && !are_there.contains(kind));
+        kinds.iter().partition(|kind| are_there.contains(kind) && !(kind.is_of_devices() && lacks_devices))
     }
 
     /// Whether the member has it, and lets it be read. Of a large member all of it may take long to list.

@@ -173,6 +173,6 @@ mod tests {
     fn a_node_has_the_devices_of_its_slices() {
         let world = world();
         let allocatable = &world.nodes().next().unwrap().1.allocatable;
-        assert_eq!(allocatable.to_string(), "cpu 1, deviceclass.resource.kubernetes.io/gpu 3");
+        assert_eq!(allocatable.to_string(), "cpu 1, deviceclass/gpu 3");
     }
 }

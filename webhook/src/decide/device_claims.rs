@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_crds::workload::{
     WorkloadKind,
-    device_claims::{list_claim_templates, read_written_claims, write_claims},
+    device_claims::{MOST_CLAIM_BYTES, count_claim_bytes, list_claim_templates, read_written_claims, write_claims},
     names_queue,
 };
 use serde_json::Value;
@@ -22,6 +22,8 @@ use crate::observe::{
 
 /// Templates that a workload's pods may name: a limit of ours, for each is read.
 const MOST_TEMPLATES: usize = 32;
+/// What is written down in one object at most.
+const MOST_BYTES: usize = 256 << 10;
 
 /// Writes down what the claims of a queued workload's pods ask for.
 #[must_use]
@@ -48,10 +50,11 @@ pub fn write_device_claims(request: &ReviewRequest<'_, Value>, snapshot: Snapsho
                 // Without a template what is written down in it counts.
                 let mut own = read_written_claims(object);
                 for name in unknown {
-                    let Some(spec) = found.get(&name).cloned().or_else(|| own.remove(&name)) else {
-                        return refuse_unknown_template(namespace, &name);
-                    };
-                    known.insert(name, spec);
+                    match found.get(&name).cloned().or_else(|| own.remove(&name)) {
+                        Some(Value::Null) => return refuse_long_template(namespace, &name),
+                        Some(spec) => drop(known.insert(name, spec)),
+                        None => return refuse_unknown_template(namespace, &name),
+                    }
                 }
             }
             Some(LiveRead::Failed(error)) => {
@@ -64,12 +67,27 @@ pub fn write_device_claims(request: &ReviewRequest<'_, Value>, snapshot: Snapsho
 }
 
 fn write_known_claims(object: &Value, known: &BTreeMap<String, Value>) -> Verdict {
+    let bytes = count_claim_bytes(object, known);
+    if bytes > MOST_BYTES {
+        return Verdict::deny_invalid(format!(
+            "what its claims ask for would be {} KiB in it, once for each task, and {} are the most",
+            bytes >> 10,
+            MOST_BYTES >> 10
+        ));
+    }
     let mut written = object.clone();
     match write_claims(&mut written, known) {
         Some(()) => Verdict::allow_with(patch_between(object, &written)),
         // What it is then is refused by whoever reads it.
         None => Verdict::UNCHANGED,
     }
+}
+
+fn refuse_long_template(namespace: &str, name: &str) -> Verdict {
+    Verdict::deny_invalid(format!(
+        "ResourceClaimTemplate {namespace}/{name} is longer than {MOST_CLAIM_BYTES} bytes: that is the most that goes \
+         with a job"
+    ))
 }
 
 fn refuse_unknown_template(namespace: &str, name: &str) -> Verdict {
@@ -179,8 +197,14 @@ mod tests {
         let many: Vec<String> = (0..40).map(|at| at.to_string()).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(store(&create(claiming(&many)), &[]).unwrap_err().contains("40 ResourceClaimTemplates"));
-        let failed = LiveRead::Failed("no answer".into());
+        let long = LiveRead::ClaimTemplates([("one".to_owned(), Value::Null)].into());
         let cache = Cache::default();
+        let verdict = write_device_claims(&create(claiming(&["one"])), Snapshot::of_read(&cache, Some(&long)));
+        assert!(matches!(&verdict, Verdict::Deny(why) if why.message.contains("ns/one is longer than")), "{verdict:?}");
+        let mut wide = claiming(&["one"]);
+        wide["spec"]["tasks"] = vec![wide["spec"]["tasks"][0].clone(); 10_000].into();
+        assert!(store(&create(wide), &[("one", 1)]).unwrap_err().contains("KiB in it, once for each task"));
+        let failed = LiveRead::Failed("no answer".into());
         let verdict = write_device_claims(&create(claiming(&["one"])), Snapshot::of_read(&cache, Some(&failed)));
         assert!(matches!(verdict, Verdict::Undecided(why) if why.ends_with("no answer")));
     }

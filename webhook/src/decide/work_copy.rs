@@ -34,7 +34,7 @@ use caldera_crds::{
     object::{name_of, read_text_at},
     workload::{
         WorkloadKind,
-        device_claims::{is_claim_template, send_claims},
+        device_claims::{has_name_of_sent, is_claim_template, send_claims},
         find_sent_queue, mark_pods, remove_host_group,
     },
 };
@@ -115,8 +115,9 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
     if let Some(problem) = find_refused_job_maker(work.manifests(), of, snapshot).filter(|_| is_new()) {
         return Verdict::deny_invalid(problem);
     }
+    let sent_by_others = || find_template_of_ours(work.manifests()).filter(|_| is_new());
     let (Some(namespace), Some(name)) = (namespace, annotation(karmada::BINDING_NAME)) else {
-        let problem = find_unbound_copy(work.manifests()).filter(|_| is_new());
+        let problem = find_unbound_copy(work.manifests()).filter(|_| is_new()).or_else(sent_by_others);
         return problem.map_or(Verdict::UNCHANGED, Verdict::deny_invalid);
     };
     let key = (namespace, name);
@@ -127,12 +128,14 @@ pub fn rewrite_work(request: &ReviewRequest<'_, ReviewedWork<'_>>, snapshot: Sna
         Known::Unread => return lookup(),
         Known::Failed(error) => format!("failed to read ResourceBinding {}/{}: {error}", key.0, key.1),
         // What is no workload concerns us only as what an override made of one.
-        Known::No if !work.manifests().iter().any(concerns) => return Verdict::UNCHANGED,
+        Known::No if !work.manifests().iter().any(concerns) => {
+            return sent_by_others().map_or(Verdict::UNCHANGED, Verdict::deny_invalid);
+        }
         Known::No => format!("ResourceBinding {}/{} of this Work does not exist", key.0, key.1),
         Known::Yes(binding) if !binding.gated => {
             match find_unadmitted_copy(work.manifests(), binding, &key, snapshot) {
                 Some(problem) => problem,
-                None => return Verdict::UNCHANGED,
+                None => return sent_by_others().map_or(Verdict::UNCHANGED, Verdict::deny_invalid),
             }
         }
         Known::Yes(binding) => {
@@ -162,6 +165,9 @@ fn build_copies_patch(
 ) -> Result<Vec<PatchOperation>, String> {
     // Those that went with a copy before are made again of what it says.
     let manifests: Vec<Value> = work.manifests().iter().filter(|one| !is_claim_template(one)).cloned().collect();
+    if manifests.is_empty() {
+        return Err("it carries no copy of its workload".to_owned());
+    }
     if let Some(key) = &binding.workload {
         manifests.iter().try_for_each(|manifest| check_copy_against_workload(manifest, key))?;
     }
@@ -202,6 +208,15 @@ fn build_copies_patch(
         patch.push(set_field(&["spec", "preserveResourcesOnDeletion"], false));
     }
     Ok(patch)
+}
+
+/// Why a Work that is not of a workload we charge may not go out: it would take the place of what goes with one.
+fn find_template_of_ours(manifests: &[Value]) -> Option<String> {
+    let found = manifests.iter().find(|one| is_claim_template(one) && has_name_of_sent(one))?;
+    Some(format!(
+        "ResourceClaimTemplate {} has a name as those have that go with jobs, and does not go with one",
+        name_of(found)
+    ))
 }
 
 /// The same object in what the Work was before.

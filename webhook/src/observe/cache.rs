@@ -223,7 +223,7 @@ pub enum LiveRead {
     Queues(Vec<Value>),
     /// The namespace if it is there, and all queues.
     Access(Option<NamespaceFacts>, Vec<Value>),
-    /// What a claim by each of the templates asks for that are there.
+    /// What a claim by each of the templates asks for that are there; null where that is too long.
     ClaimTemplates(BTreeMap<String, Value>),
     /// The workload and the Lease.
     Grant(Box<GrantFacts>),

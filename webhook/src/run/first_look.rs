@@ -21,7 +21,7 @@ use super::{
 use crate::{
     decide::verdict::{Denial, Verdict},
     observe::cost::{ReviewHead, are_specs_equal, estimate_memory},
-    rules::{BINDINGS, MUTATE_JOB, VALIDATE_JOB},
+    rules::{BINDINGS, DEVICE_CLAIMS, MUTATE_JOB, VALIDATE_JOB},
     write::review::encode_verdict,
 };
 
@@ -35,7 +35,7 @@ fn inspect_body(route: &'static str, body: HeldBody, most: usize, until: Instant
     let cost = estimate_memory(&body);
     let glance = ReviewHead::of_body(&body);
     let (namespace, uid) = (glance.namespace().to_owned(), glance.uid().to_owned());
-    let is_job = [MUTATE_JOB, VALIDATE_JOB].contains(&route);
+    let is_job = [MUTATE_JOB, VALIDATE_JOB, DEVICE_CLAIMS].contains(&route);
     let (line, most) = match route {
         // It is decided beside a large review of another line.
         BINDINGS => (LargeReviews::OfBindings, most / 4),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use caldera_crds::{
     dns::{is_dns_label, is_dns_subdomain},
     tenancy::NamespaceFacts,
-    workload::read_gang,
+    workload::{device_claims::MOST_CLAIM_BYTES, read_gang},
 };
 use caldera_runtime::{lease::read_lease, watch::api_resource};
 use kube::{
@@ -57,9 +57,20 @@ pub(super) async fn read_live(client: &Client, lookup: &Lookup) -> LiveRead {
                 let resource = api_resource("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates");
                 let mut found = BTreeMap::new();
                 for name in names.iter().filter(|name| is_dns_subdomain(name)) {
-                    let template = read_object(client, &resource, namespace, name).await?;
-                    let spec = template.and_then(|template| template.pointer("/spec/spec").cloned());
-                    found.extend(spec.map(|spec| (name.clone(), spec)));
+                    let templates: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+                    let spec = match templates.get(name).await {
+                        Ok(template) => template.data.pointer("/spec/spec").cloned().unwrap_or_default(),
+                        // Not the template is not there, but all of its kind.
+                        Err(kube::Error::Api(status)) if status.code == 404 && !status.message.contains(name) => {
+                            let why = "the host's API server does not serve resource.k8s.io/v1".to_owned();
+                            return Ok(LiveRead::Failed(why));
+                        }
+                        Err(kube::Error::Api(status)) if status.code == 404 => continue,
+                        Err(error) => return Err(error),
+                    };
+                    // What is too long is refused, and kept by nobody.
+                    let is_short = spec.to_string().len() <= MOST_CLAIM_BYTES;
+                    found.insert(name.clone(), if is_short { spec } else { Value::Null });
                 }
                 Ok(LiveRead::ClaimTemplates(found))
             }

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 use super::match_conditions::{
     BY_OTHERS, CLAIMS_DEVICES, HAS_PLACEMENT, JOB_CLAIMS_DEVICES, KindsInCel, NEW_BINDING, NEW_CLUSTER, NEW_SPEC,
-    NEW_SPEC_OR_ANNOTATIONS, VOLCANO_KIND, match_cron_job, match_job_flow, match_new_actions,
+    NEW_SPEC_OR_ANNOTATIONS, VOLCANO_KIND, match_claim_template, match_cron_job, match_job_flow, match_new_actions,
     match_new_actions_in_namespace, match_new_spec_or_stamps, match_new_stamps, match_pod_group, match_queued_cron_job,
 };
 
@@ -182,7 +182,8 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
         "services.devices.caldera.dev",
         "/write-device-claims",
         JOBS,
-        &[("claims-devices", CLAIMS_DEVICES)],
+        // It is written down in a Pod's own annotations.
+        &[("changed", NEW_SPEC_OR_ANNOTATIONS), ("claims-devices", CLAIMS_DEVICES)],
     ));
     let kinds_of_kubernetes =
         [WorkloadKind::Deployment, WorkloadKind::StatefulSet, WorkloadKind::BatchJob, WorkloadKind::Pod];
@@ -201,6 +202,7 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
             hook("cronjobs.plan.caldera.dev", "/mutate-work", WORKS, &[("queued", &queued_cron_job)]),
             cron_jobs,
             hook("jobflows.plan.caldera.dev", "/mutate-work", WORKS, &[("job-flow", &match_job_flow())]),
+            hook("devices.plan.caldera.dev", "/mutate-work", WORKS, &[("claim-template", &match_claim_template())]),
             hook("podgroups.plan.caldera.dev", "/mutate-work", WORKS, &[("pod-group", &match_pod_group())]),
             hook(
                 "overridden.plan.caldera.dev",
@@ -208,7 +210,10 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
                 WORKS,
                 &[("of-a-workload", &kinds.match_workload_binding()), ("carries-none", &kinds.match_work_without_workload())],
             ),
-            hook("jobs.devices.caldera.dev", "/write-device-claims", JOBS, &[("claims-devices", JOB_CLAIMS_DEVICES)]),
+            hook("jobs.devices.caldera.dev", "/write-device-claims", JOBS, &[
+                ("changed", NEW_SPEC),
+                ("claims-devices", JOB_CLAIMS_DEVICES),
+            ]),
             other_devices,
             hook("jobs.defaults.caldera.dev", "/mutate-job", JOBS, &[("changed", &match_new_spec_or_stamps())]),
             hook("hyperjobs.submission.caldera.dev", "/stamp-submission", HYPER_JOBS, &[("changed", &new_stamps)]),

@@ -137,6 +137,11 @@ pub(super) fn match_pod_group() -> String {
     match_any_manifest("m.kind == 'PodGroup' && m.apiVersion.startsWith('scheduling.volcano.sh/')")
 }
 
+/// Whether it carries a ResourceClaimTemplate, under whose name a job's may be meant to go.
+pub(super) fn match_claim_template() -> String {
+    match_any_manifest("m.kind == 'ResourceClaimTemplate' && m.apiVersion.startsWith('resource.k8s.io/')")
+}
+
 /// Only what its pods claim is written down.
 pub(super) const JOB_CLAIMS_DEVICES: &str = "has(object.spec) && has(object.spec.tasks) && \
      object.spec.tasks.exists(t, has(t.template) && has(t.template.spec) && has(t.template.spec.resourceClaims))";

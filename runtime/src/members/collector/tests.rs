@@ -106,7 +106,7 @@ async fn member(State(servers): State<Arc<Servers>>, request: Request) -> Respon
     if path.contains("numatopologies") && servers.free_cpus.borrow().is_some() {
         return numa_topologies(&servers, query.contains("watch=true"));
     }
-    let absent = ["hypernodes", "numatopologies", "queues", "metrics.k8s.io"];
+    let absent = ["hypernodes", "numatopologies", "queues", "metrics.k8s.io", "resource.k8s.io"];
     if absent.iter().any(|kind| path.contains(kind)) {
         let status = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": ""});
         return (StatusCode::NOT_FOUND, Json(status)).into_response();

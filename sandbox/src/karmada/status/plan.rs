@@ -57,7 +57,10 @@ fn aggregated_item(work: &Value, cluster: &str) -> Value {
         }
         None => return item,
     }
-    if let Some(told) = work.items("/status/manifestStatuses").first() {
+    // As Karmada does, of the workload alone: of what goes with it nothing is told on.
+    let kind = work.items("/spec/workload/manifests").first().map_or("", |manifest| manifest.text("/kind"));
+    let statuses = work.items("/status/manifestStatuses").iter();
+    if let Some(told) = { statuses }.find(|status| status.text("/identifier/kind") == kind) {
         item.put(&["health"], json!(told.text("/health")));
         item.put_or_remove(&["status"], told.present("/status").cloned());
     }

@@ -488,7 +488,7 @@ fn a_copy_takes_what_it_claims_along_and_no_override_makes_it_more() {
         work
     };
     let mut placed = binding(Some(4));
-    let charged = json!({"pods": "4", "deviceclass.resource.kubernetes.io/gpu.io": "8"});
+    let charged = json!({"pods": "4", "deviceclass/gpu.io": "8"});
     let record = json!({"queue": "default", "priority": 0, "copies": 1, "tasks": {"t": 4}, "charged": charged});
     placed.admission = Some(caldera_core::admission::Admission::parse(&record.to_string()).unwrap().into());
     let mut cache = Cache::default();
@@ -514,6 +514,30 @@ fn a_copy_takes_what_it_claims_along_and_no_override_makes_it_more() {
     assert_eq!(applied(&more, &patch), sent);
     let live = LiveRead::Binding(cache.bindings.get(&key()).cloned().map(Box::new));
     let Verdict::Deny(denial) = review(&claiming(3), None, Snapshot::of_read(&cache, Some(&live))) else { panic!() };
-    let why = "asks for deviceclass.resource.kubernetes.io/gpu.io 12, and queue default is charged 8";
+    let why = "asks for deviceclass/gpu.io 12, and queue default is charged 8";
     assert!(denial.message.contains(why), "{}", denial.message);
+}
+
+/// Found by a reader: the first template of a name stays in the member, and its job would run with that.
+#[test]
+fn nobody_sends_a_template_under_a_name_of_those_that_go_with_jobs() {
+    let name = format!("j-devices-{}", "0a".repeat(16));
+    let of = |name: &str, gated: bool| {
+        let mut work = work(4);
+        let metadata = json!({"name": name, "namespace": "ns"});
+        let template =
+            json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": metadata});
+        work["spec"]["workload"]["manifests"] = json!([template]);
+        let mut cache = Cache::default();
+        let resource = ("resource.k8s.io/v1".into(), "ResourceClaimTemplate".into());
+        let workload = binding(None).workload.filter(|_| gated);
+        cache.put_binding(key(), CachedBinding { gated, workload, resource, ..binding(None) });
+        let live = LiveRead::Binding(cache.bindings.get(&key()).cloned().map(Box::new));
+        review(&work, None, Snapshot::of_read(&cache, Some(&live)))
+    };
+    assert_eq!(of("mine", false), Verdict::UNCHANGED);
+    let Verdict::Deny(denial) = of(&name, false) else { panic!() };
+    assert!(denial.message.contains("does not go with one"), "{}", denial.message);
+    let Verdict::Deny(denial) = of(&name, true) else { panic!() };
+    assert!(denial.message.contains("carries no copy of its workload"), "{}", denial.message);
 }
