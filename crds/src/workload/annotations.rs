@@ -17,8 +17,9 @@ use crate::{
     dns::is_dns_subdomain,
     names::{
         caldera::{
-            ACTED_BY, ACTION, CLUSTERS, DATA, END_AS, EXCLUDE_CLUSTERS, HOLD, MAX_RUN_TIME, PREFIX, RENDEZVOUS,
-            RENDEZVOUS_CLUSTERSET, RENDEZVOUS_NONE, RUNNING_ESTIMATE, SSH_SECRET, SUBMITTED, SUBMITTER, SUSPENDED,
+            ACTED_BY, ACTION, CLUSTERS, DATA, DEVICE_CLAIMS, END_AS, EXCLUDE_CLUSTERS, HOLD, MAX_RUN_TIME, PREFIX,
+            RENDEZVOUS, RENDEZVOUS_CLUSTERSET, RENDEZVOUS_NONE, RUNNING_ESTIMATE, SSH_SECRET, SUBMITTED, SUBMITTER,
+            SUSPENDED,
         },
         volcano::{PREEMPTABLE, SLA_WAITING_TIME, TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER},
     },
@@ -108,7 +109,7 @@ fn describe_ignored_annotation(name: &str, value: &str, is_job: bool) -> Option<
         RENDEZVOUS if is_job => (false, "\"clusterset\" or \"none\""),
         SSH_SECRET if is_job => (is_dns_subdomain(value), "the name of a Secret"),
         // Whatever was written there, the webhook writes over it.
-        SUBMITTED | SUBMITTER | ACTED_BY | ACTION => return None,
+        SUBMITTED | SUBMITTER | ACTED_BY | ACTION | DEVICE_CLAIMS => return None,
         DATA if is_job => return None,
         // Told together: one fault and none counts.
         TASK_AFFINITY | TASK_ANTI_AFFINITY | TASK_ORDER if is_job => return None,
@@ -138,6 +139,7 @@ mod tests {
     fn an_annotation_that_counts_as_absent_is_reported_and_one_that_is_read_is_not() {
         for (name, read, unread) in [
             (HOLD, vec!["true", "false"], vec!["yes", "True", "", "1"]),
+            (DEVICE_CLAIMS, vec!["{}"], vec![]),
             (CLUSTERS, vec!["m1", "m1, m2"], vec!["", "m1,,m2", "M1"]),
             (EXCLUDE_CLUSTERS, vec!["m1"], vec!["m1;m2"]),
             (SUSPENDED, vec!["true", "false"], vec!["TRUE", "on"]),

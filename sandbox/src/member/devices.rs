@@ -66,8 +66,13 @@ fn make_claim(world: &World, pod: &Value, wanted: &Value, (namespace, name): &Ke
     ))
 }
 
+/// What claims have whose pods have not ended.
 fn list_taken(world: &World) -> BTreeSet<DeviceId> {
-    let claims = world.of(Kind::ResourceClaim).filter_map(ResourceClaim::read);
+    let has_ended = |claim: &ResourceClaim| {
+        let pod = claim.pod.as_ref().and_then(|pod| world.pod(&(claim.namespace.clone(), pod.clone())));
+        pod.is_some_and(|pod| pod.phase.is_finished())
+    };
+    let claims = world.of(Kind::ResourceClaim).filter_map(ResourceClaim::read).filter(|claim| !has_ended(claim));
     claims.flat_map(|claim| claim.list_devices().cloned().collect::<Vec<_>>()).collect()
 }
 
@@ -167,6 +172,11 @@ mod tests {
         world.observe(Kind::Pod, Event::Applied(pod("q", "n")));
         assert_eq!((settle(&mut world), settle(&mut world)), (1, 0));
         assert!(!has_its_devices(&world, &pod("q", "n")));
+        let mut ended = pod("p", "n");
+        ended["status"] = json!({"phase": "Succeeded"});
+        world.observe(Kind::Pod, Event::Applied(ended));
+        assert_eq!((settle(&mut world), settle(&mut world)), (1, 0));
+        assert!(has_its_devices(&world, &pod("q", "n")), "who has ended holds nothing");
     }
 
     #[test]
