@@ -441,12 +441,14 @@ pub async fn read_member_inventory(
     let read = async {
         let client = access.connect_or_proxy().await?;
         let (mut changes, mut devices) = (Vec::new(), DeviceJoin::default());
-        let mut are_there = Vec::new();
+        let mut listed = Vec::new();
         for kind in OptionalKind::ALL {
-            are_there.extend(kind.is_there(&client).await?.then_some(kind));
+            listed.extend(kind.list(&client).await?.map(|message| (kind, message)));
         }
-        for kind in OptionalKind::divide_kinds(&OptionalKind::ALL, &are_there).0 {
-            match kind.list(&client).await? {
+        let are_there: Vec<OptionalKind> = listed.iter().map(|(kind, _)| *kind).collect();
+        let (followed, _) = OptionalKind::divide_kinds(&OptionalKind::ALL, &are_there);
+        for (_, message) in listed.into_iter().filter(|(kind, _)| followed.contains(kind)) {
+            match message {
                 Message::Listed(_, change) => changes.push(change),
                 Message::Devices(_, _, event) => drop(devices.apply_devices(event)),
                 _ => {}

@@ -388,8 +388,8 @@ impl OptionalKind {
         }
     }
 
-    /// All that a member has of it; nothing where it has no such kind, or lets nobody read it.
-    pub(super) async fn list(self, client: &Client) -> Result<Message, MemberError> {
+    /// All that a member has of it; `None` where it has no such kind, or lets nobody read it.
+    pub(super) async fn list(self, client: &Client) -> Result<Option<Message>, MemberError> {
         let (client, resource) = (client.clone(), self.resource());
         let listed = list_json(client, &resource, None, None, Some).await.map(|all| match self {
             Self::HyperNode => {
@@ -403,8 +403,8 @@ impl OptionalKind {
             Self::ResourceClaim => self.make_device_message(DeviceEvent::Claims(read_all(&all, ResourceClaim::read))),
         });
         match listed {
-            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(self.nothing()),
-            listed => listed.map_err(|error| MemberError::Probe(Box::new(error))),
+            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(None),
+            listed => listed.map(Some).map_err(|error| MemberError::Probe(Box::new(error))),
         }
     }
 
