@@ -191,7 +191,9 @@ pub fn send_claims(copy: &mut Value) -> Result<Vec<Value>, String> {
     if list_claim_templates(copy).is_empty() {
         return Ok(Vec::new());
     }
-    let (identity, mut sent) = (copy.clone(), BTreeMap::new());
+    // A copy of all of a large job would take as much memory again.
+    let identity = json!({"apiVersion": copy["apiVersion"], "kind": copy["kind"], "metadata": {"name": name_of(copy)}});
+    let mut sent = BTreeMap::new();
     let mut unknown = None;
     let send = |template: &mut Value| {
         let written = read_annotation(template).ok()?;

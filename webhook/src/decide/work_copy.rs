@@ -164,7 +164,10 @@ fn build_copies_patch(
     snapshot: Snapshot<'_>,
 ) -> Result<Vec<PatchOperation>, String> {
     // Those that went with a copy before are made again of what it says.
-    let manifests: Vec<Value> = work.manifests().iter().filter(|one| !is_claim_template(one)).cloned().collect();
+    let mut manifests = Cow::Borrowed(work.manifests());
+    if manifests.iter().any(is_claim_template) {
+        manifests.to_mut().retain(|one| !is_claim_template(one));
+    }
     if manifests.is_empty() {
         return Err("it carries no copy of its workload".to_owned());
     }
@@ -174,7 +177,7 @@ fn build_copies_patch(
     let mut copies = if manifests.iter().any(is_volcano_job) {
         rewrite_copies(&manifests, old.map(ReviewedWork::manifests).unwrap_or_default(), binding, cluster)?
     } else {
-        manifests
+        manifests.into_owned()
     };
     let record = binding.admission.as_deref().ok_or("its job is not admitted")?;
     let replicas = binding.clusters.get(cluster).ok_or("its job is not placed in this cluster")?;
