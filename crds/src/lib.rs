@@ -39,7 +39,6 @@ pub mod queue_admission;
 mod schema;
 pub mod score;
 pub mod selector;
-mod stable_hash;
 pub mod tenancy;
 pub mod trusted;
 #[allow(missing_docs, reason = "fields are named and described by Volcano")]

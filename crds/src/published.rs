@@ -34,6 +34,7 @@ use caldera_core::{
 use k8s_openapi::{api::core::v1::Taint, apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement};
 
 pub use decode::decode_part;
+pub(crate) use encode::hash_fnv1a;
 pub use encode::{MOST_OBJECT_BYTES, divide_contents};
 pub use images::encode_images;
 pub use malformed::Malformed;

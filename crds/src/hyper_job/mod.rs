@@ -11,7 +11,7 @@ mod tests;
 
 use serde_json::{Value, json};
 
-use crate::{names::volcano::DEFAULT_QUEUE, stable_hash::hash_fnv1a};
+use crate::{names::volcano::DEFAULT_QUEUE, published::hash_fnv1a};
 
 pub use admission::{
     MOST_CHILDREN, MOST_REPLICATED_JOBS, list_creation_refusals, list_ignored_fields, list_update_refusals,

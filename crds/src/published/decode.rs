@@ -12,9 +12,9 @@ use caldera_core::{
 
 use super::{
     Bound, Closed, Contents, HyperNodes, Malformed, NodeShape, Nodes, NumaTopologies, Part, Pods, Workload,
-    amount::decode_amount, domains, numa, queues, ranges, weight::check_decoded_size,
+    amount::decode_amount, domains, encode::hash_fnv1a, numa, queues, ranges, weight::check_decoded_size,
 };
-use crate::{placement::read_taint, stable_hash::hash_fnv1a, wire::ResourceList};
+use crate::{placement::read_taint, wire::ResourceList};
 
 /// Pods that a part may have at most.
 const MOST_PODS: usize = 1_000_000;

@@ -13,7 +13,7 @@ use caldera_core::{
 use k8s_openapi::{api::core::v1 as k8s, apimachinery::pkg::api::resource};
 
 use super::{Bound, Closed, Contents, Finished, Held, NodeShape, Part, Workload, domains, numa, queues, ranges};
-use crate::{stable_hash::hash_fnv1a, wire::ResourceList, workload::WorkloadKind};
+use crate::{wire::ResourceList, workload::WorkloadKind};
 
 /// The size of a part in bytes of JSON, at most. An API server accepts objects of about 3 MiB, etcd of 1.5 MiB.
 pub const MOST_OBJECT_BYTES: usize = 512 * 1024;
@@ -89,6 +89,12 @@ pub(super) fn encode_parts(contents: &Contents, parts: u32) -> Vec<Part> {
         (first.domains, first.queues) = (domains, queues);
     }
     all
+}
+
+/// A hash that never changes: which part a node belongs to must not depend on the collector's version.
+pub(crate) fn hash_fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 type SortedAmounts = BTreeMap<ResourceName, Quantity>;
