@@ -360,6 +360,16 @@ impl Scenario {
         Ok(serde_json::to_value(patched)?)
     }
 
+    /// Merges `patch` into the status of an object.
+    ///
+    /// # Errors
+    /// If the server refuses it.
+    pub async fn patch_status(&self, kind: Kind, name: &str, patch: &Value) -> anyhow::Result<Value> {
+        let (api, patch) = (self.api(kind), Patch::Merge(patch));
+        let patched = retry_late_server(async || api.patch_status(name, &PatchParams::default(), &patch).await).await?;
+        Ok(serde_json::to_value(patched)?)
+    }
+
     /// Deletes an object in the background.
     ///
     /// # Errors

@@ -459,6 +459,7 @@ impl Controller {
         deadlines.run_limits.observe_binding(binding, workload, &state.phase, now);
         deadlines.refused.observe_binding(binding, workload, stage, now);
         deadlines.silent.observe_binding(binding, stage, now);
+        deadlines.unreported.observe_binding(binding, stage, now);
         deadlines.orphans.observe_binding(binding, now);
         deadlines.held.observe_binding(binding, workload, now);
         deadlines.restarts.observe_binding(binding, workload, stage, now);

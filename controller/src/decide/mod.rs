@@ -146,6 +146,7 @@ fn decide_each(controller: &mut Controller, now: Timestamp) -> Decisions {
     decisions.writes.extend(deadlines.start.requeue_unstarted(objects, jobs, capacity, now));
     decisions.writes.extend(deadlines.start.give_up_incomplete_gangs(objects, jobs, now));
     decisions.writes.extend(deadlines.silent.touch_silent(objects, jobs, capacity, now));
+    decisions.writes.extend(deadlines.unreported.request_reports(objects, jobs, now));
     decisions.writes.extend(deadlines.orphans.touch_bindings(objects, jobs, now));
     decisions.writes.extend(deadlines.held.drop_copies(objects, jobs, capacity, now));
     decisions.writes.extend(controller.member_loss.withdraw_from_lost_clusters(objects, jobs, now));

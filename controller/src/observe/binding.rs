@@ -107,6 +107,10 @@ pub struct Binding {
     pub refused_copies: Vec<(ClusterName, Arc<str>)>,
     /// Its clusters that say they have their copies, and tell no status of them.
     pub silent_copies: Vec<ClusterName>,
+    /// Karmada lists no copy in one of its clusters.
+    pub misses_reports: bool,
+    /// `spec.resource.resourceVersion` is set.
+    pub names_workload_version: bool,
     /// Its clusters where its policies restarted its whole copy, which has not ended, and how often.
     pub restarted_copies: Vec<(ClusterName, u64)>,
     /// Its clusters where its whole copy failed, and how often that had restarted; those where it is held included.
@@ -174,6 +178,12 @@ impl Binding {
             begun: list_begun_clusters(view),
             refused_copies: list_refused_copies(view),
             silent_copies: list_silent_copies(view),
+            misses_reports: misses_reports(view),
+            names_workload_version: spec
+                .resource
+                .resource_version
+                .as_deref()
+                .is_some_and(|version| !version.is_empty()),
             restarted_copies: list_restarted_copies(view),
             failed_copies: list_failed_copies(view),
             ended_in: list_completed_copies(view),
@@ -302,6 +312,11 @@ fn list_failed_copies(binding: BindingView<'_>) -> Vec<(ClusterName, u64)> {
 fn list_silent_copies(binding: BindingView<'_>) -> Vec<ClusterName> {
     let silent = list_copies(binding).filter(|item| item.applied == Some(true) && item.status.is_none());
     silent.map(|item| item.cluster_name.as_str().into()).collect()
+}
+
+fn misses_reports(binding: BindingView<'_>) -> bool {
+    let reported: BTreeSet<ClusterName> = list_copies(binding).map(|item| item.cluster_name.as_str().into()).collect();
+    binding.clusters().any(|(cluster, _)| !reported.contains(&cluster))
 }
 
 fn list_begun_clusters(binding: BindingView<'_>) -> Vec<ClusterName> {

@@ -150,6 +150,13 @@ pub(crate) fn log_decision(controller: &Controller, decision: &Decision) {
                 "copies are where they should not be; Karmada is asked to look again"
             );
         }
+        Decision::RequestReport { key, .. } => {
+            let clusters = describe_clusters(controller, key);
+            tracing::warn!(
+                binding = %key, queue = queue_of(key), clusters = clusters.as_deref(), by = "controller",
+                "Karmada has told nothing of a copy; it is asked to aggregate its status"
+            );
+        }
         Decision::DropHeldCopies { key, restart: Some(restart), .. } => log_eviction(controller, key, restart),
         Decision::DropHeldCopies { key, .. } => {
             tracing::info!(binding = %key, "copies in clusters that were lost have not ended; they are deleted");

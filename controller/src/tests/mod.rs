@@ -56,6 +56,7 @@ mod tenancy;
 mod ttl;
 mod two;
 mod unanswered_release;
+mod unreported_copy;
 mod unsound;
 mod usage;
 mod waiting_state;

@@ -4,12 +4,13 @@
 //! away; and graceful evictions of its own, by which Karmada leaves copies in lost clusters. Such a patch tests the
 //! version that the decision was made for, so that a decision on an old state is refused. To have Karmada look again it
 //! also sets a binding's `suspension.dispatching`, or a Work's `suspendDispatching`, to false or takes that away: both
-//! say the same. Of jobs it writes why they wait, two annotations that suspend and end them, for a Command or after
-//! `maxRetry` restarts, the end, also that of a batch Job of which Karmada can not say that it failed, and the deletion
-//! when the TTL is over. Beside these it writes its own PodGroups and deletes them, the numbers and the state of a
-//! queue and two annotations on it, the default queue if there is none, the deletion of Commands that are carried out,
-//! what HyperJobs are made of and their status, what DataSourceClaims and DataSources say of themselves, and events.
-//! Its own ConfigMaps are no decisions: settings, usage and history are written by the loop.
+//! say the same. To have Karmada aggregate a status it takes `spec.resource.resourceVersion` of a binding away. Of jobs
+//! it writes why they wait, two annotations that suspend and end them, for a Command or after `maxRetry` restarts, the
+//! end, also that of a batch Job of which Karmada can not say that it failed, and the deletion when the TTL is over.
+//! Beside these it writes its own PodGroups and deletes them, the numbers and the state of a queue and two annotations
+//! on it, the default queue if there is none, the deletion of Commands that are carried out, what HyperJobs are made of
+//! and their status, what DataSourceClaims and DataSources say of themselves, and events. Its own ConfigMaps are no
+//! decisions: settings, usage and history are written by the loop.
 
 use std::sync::Arc;
 
@@ -42,8 +43,8 @@ use super::{
     hyper_job::{HyperJobWrite, build_hyper_job_write},
     patch::{
         address_binding_patch, address_job_write, address_pod_group_write, address_queue_patch, address_queue_write,
-        build_binding_touch_write, build_work_touch_write, drop_held_copies, fail_batch_job, hold_copies, patch_end,
-        patch_eviction, patch_record, patch_release, patch_resize,
+        build_binding_touch_write, build_report_request_write, build_work_touch_write, drop_held_copies,
+        fail_batch_job, hold_copies, patch_end, patch_eviction, patch_record, patch_release, patch_resize,
     },
 };
 use crate::observe::{CronKey, Key};
@@ -260,6 +261,15 @@ pub enum Decision {
         /// Sets the field, or takes it away.
         adds: bool,
     },
+    /// Has Karmada aggregate the status of a binding, by a change of what it says of its workload's version.
+    RequestReport {
+        /// Which.
+        key: Key,
+        /// The version that the decision was made for.
+        resource_version: Arc<str>,
+        /// Sets the field, or takes it away.
+        adds: bool,
+    },
     /// Writes a job or a policy of a HyperJob, or its status.
     HyperJob {
         /// Which.
@@ -299,7 +309,8 @@ impl Decision {
             | Self::Resize { key, .. }
             | Self::Evict { key, .. }
             | Self::Shrink { key, .. }
-            | Self::TouchBinding { key, .. } => Some(key),
+            | Self::TouchBinding { key, .. }
+            | Self::RequestReport { key, .. } => Some(key),
             Self::WritePodGroup { binding, .. }
             | Self::StateWaiting { binding, .. }
             | Self::TouchWork { binding, .. } => Some(binding),
@@ -424,6 +435,9 @@ impl Decision {
             }
             Self::TouchBinding { key, resource_version, adds } => {
                 build_binding_touch_write(key, resource_version, *adds)
+            }
+            Self::RequestReport { key, resource_version, adds } => {
+                build_report_request_write(key, resource_version, *adds)
             }
             Self::HyperJob { key, write } => build_hyper_job_write(key, write),
             Self::CronJob { key, write } => build_cron_job_write(key, write),

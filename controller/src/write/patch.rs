@@ -207,6 +207,17 @@ pub(super) fn build_work_touch_write(
     }
 }
 
+/// The version that a binding names is of no use to anybody but Karmada, which aggregates where it changes.
+pub(super) fn build_report_request_write(key: &Key, resource_version: &str, adds: bool) -> Write {
+    let path = "/spec/resource/resourceVersion";
+    let change = match adds {
+        true => json!({"op": "add", "path": path, "value": "0"}),
+        false => json!({"op": "remove", "path": path}),
+    };
+    let unchanged = json!({"op": "test", "path": "/metadata/resourceVersion", "value": resource_version});
+    address_binding_patch(key, vec![unchanged, change])
+}
+
 /// Only where nobody suspends it: the field is absent where Karmada dispatches.
 pub(super) fn build_binding_touch_write(key: &Key, resource_version: &str, adds: bool) -> Write {
     let path = "/spec/suspension/dispatching";

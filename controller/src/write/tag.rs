@@ -110,6 +110,7 @@ impl Decision {
             | Self::DeletePodGroup { .. }
             | Self::TouchWork { .. }
             | Self::TouchBinding { .. }
+            | Self::RequestReport { .. }
             | Self::RecordEvent { .. } => Tag::Unrepeated,
         }
     }

@@ -80,6 +80,25 @@ fn a_running_jobs_binding_may_be_deleted() {
     });
 }
 
+/// As where a binding is made anew after its copy ended: no status of a Work changes any more.
+#[test]
+fn a_status_that_karmada_does_not_aggregate_is_asked_for() {
+    run("losestatus", async |s| {
+        let queue = lonely(&s, "sleep 600").await?;
+        s.until_phase("lost", "Running").await?;
+        // What its pods say has arrived, and nothing else is to be said.
+        let tells = |b: &Value| b["status"]["aggregatedStatus"][0]["status"]["running"] == 2;
+        let version = |b: &Value| b["spec"]["resource"]["resourceVersion"].clone();
+        let before = version(&s.until(Kind::Binding, "lost-job", "tells of its pods", tells).await?);
+        s.patch_status(Kind::Binding, "lost-job", &json!({"status": {"aggregatedStatus": null}})).await?;
+        let told = s.until(Kind::Binding, "lost-job", "tells of its pods again", tells).await?;
+        ensure!(version(&told) != before, "Karmada told it by itself: {told}");
+        s.delete(Kind::Job, "lost").await?;
+        s.until(Kind::Queue, &queue, "is empty again", empty).await?;
+        Ok(())
+    });
+}
+
 #[test]
 fn a_lost_binding_delays_nobody_else() {
     run("loseothers", async |s| {

@@ -8,6 +8,7 @@ use crate::{
         copies::{
             held_copy::HeldCopies, orphan_copy::OrphanCopies, placement_deadlines::PlacementDeadlines,
             pods_ready::StartDeadlines, refused_copy::RefusedCopies, silent_copy::SilentCopies,
+            unreported_copy::UnreportedCopies,
         },
         deadlines::earliest,
         lifecycle::{
@@ -30,6 +31,7 @@ pub(crate) struct BindingDeadlines {
     pub(crate) run_limits: RunLimits,
     pub(crate) refused: RefusedCopies,
     pub(crate) silent: SilentCopies,
+    pub(crate) unreported: UnreportedCopies,
     pub(crate) orphans: OrphanCopies,
     pub(crate) held: HeldCopies,
     pub(crate) restarts: PolicyRestarts,
@@ -49,6 +51,7 @@ impl BindingDeadlines {
         self.run_limits.forget(key);
         self.refused.0.forget(key);
         self.silent.0.forget(key);
+        self.unreported.0.forget(key);
         self.orphans.0.forget(key);
         self.held.0.forget(key);
         self.restarts.forget(key);
@@ -62,7 +65,7 @@ impl BindingDeadlines {
     }
 
     /// The first of each kind.
-    pub(crate) fn list_next_due(&self) -> [(&'static str, Option<Timestamp>); 14] {
+    pub(crate) fn list_next_due(&self) -> [(&'static str, Option<Timestamp>); 15] {
         [
             ("placement", self.placement.0.next_due()),
             ("start", self.start.next_due()),
@@ -73,6 +76,7 @@ impl BindingDeadlines {
             ("runLimit", self.run_limits.next_due()),
             ("refusedCopy", self.refused.0.next_due()),
             ("silentCopy", self.silent.0.next_due()),
+            ("unreportedCopy", self.unreported.0.next_due()),
             ("orphanCopy", self.orphans.0.next_due()),
             ("heldCopy", self.held.0.next_due()),
             ("policyRestart", self.restarts.next_due()),

@@ -11,6 +11,7 @@
 //! | [`pods_ready`] | which placed jobs are requeued since they did not start |
 //! | [`silent_copy`] | which Works Karmada is asked to apply again |
 //! | [`orphan_copy`] | which bindings Karmada is asked to look at again |
+//! | [`unreported_copy`] | which bindings Karmada is asked to aggregate the status of |
 //! | [`refused_copy`] | which jobs go elsewhere since a member will not have their copy |
 //! | [`member_loss`] | which gangs are withdrawn from clusters that are lost |
 //! | [`held_copy`] | which copies in lost clusters are kept until it is known whether they ended |
@@ -22,3 +23,4 @@ pub(super) mod placement_deadlines;
 pub(super) mod pods_ready;
 pub(super) mod refused_copy;
 pub(super) mod silent_copy;
+pub(super) mod unreported_copy;
