@@ -95,6 +95,7 @@ fn describe_snapshot_job(
         whole: workload.kind.has_tasks(),
         submitter: workload.submitter.clone(),
         preemptable: workload.preemptable,
+        best_effort: workload.best_effort,
         never_preempts: objects.never_preempts(&workload.class),
         starts_with: in_line.get(&binding.key).and_then(|first| Some(first.as_ref()?.to_string().into())),
     })

@@ -75,6 +75,7 @@ fn world() -> World {
             name: format!("job{i}").into(),
             priority: (i % 3) as i32,
             preemptable: None,
+            best_effort: false,
             ours: true,
             created: ((i * 37 % 5000) as i64).into(),
             started: Some(EpochSeconds::new((i * 37 % 5000) as i64)),

@@ -147,7 +147,7 @@ impl Resources {
     #[must_use]
     pub fn amount_without_model(&self, resource: &str) -> Quantity {
         let of_models = self.iter().filter(|(name, _)| name.as_card().is_some_and(|(of, _)| of == resource));
-        of_models.fold(self.get(resource), |left, (_, amount)| left.minus(amount)).max(Quantity::ZERO)
+        of_models.fold(self.get(resource), |left, (_, amount)| left.signed_sub(amount)).max(Quantity::ZERO)
     }
 }
 

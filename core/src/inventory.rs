@@ -289,7 +289,7 @@ impl Inventory {
             let Some(state) = self.nodes.get(*name) else { continue };
             remove_node_from_shapes(&mut shapes, state);
             let mut state = state.clone();
-            state.used = Arc::new(state.used.minus(back));
+            state.used = Arc::new(state.used.signed_sub(back));
             state.return_numa_cpus(back, after);
             add_node_to_shapes(&mut shapes, &state);
         }
@@ -480,14 +480,14 @@ impl Inventory {
     fn remove_pod(&mut self, key: &PodKey) -> bool {
         let Some(held) = self.pods.remove(key) else { return false };
         if let Some(request) = &held.request {
-            self.change_node_use(&held.node, |used| used.minus(request));
+            self.change_node_use(&held.node, |used| used.signed_sub(request));
         }
         if let Some(owner) = held.owner {
             let owner = (Arc::clone(key.namespace()), owner);
             if let Some(pods) = self.owners.get_mut(&owner) {
                 *pods.seen.count_mut(held.request.is_none()) -= 1;
                 if let Some(request) = &held.request {
-                    pods.held = self.requests.intern_value(pods.held.minus(request));
+                    pods.held = self.requests.intern_value(pods.held.signed_sub(request));
                 }
                 if pods.seen == SeenPods::default() {
                     self.owners.remove(&owner);

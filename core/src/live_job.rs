@@ -40,6 +40,8 @@ pub struct LiveJob {
     pub submitter: Option<Arc<str>>,
     /// Whether it may be evicted, if it says so.
     pub preemptable: Option<bool>,
+    /// All of its pods are best effort.
+    pub best_effort: bool,
     /// Nobody is evicted for it.
     pub never_preempts: bool,
     /// The name of the first of those that it starts together with, where it is one of several.

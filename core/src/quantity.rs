@@ -144,7 +144,7 @@ impl Quantity {
 
     /// `self - other`; may be negative.
     #[must_use]
-    pub const fn minus(self, other: Self) -> Self {
+    pub const fn signed_sub(self, other: Self) -> Self {
         self.with(self.nano.saturating_sub(other.nano), other)
     }
 

@@ -22,6 +22,9 @@ impl ResourceName {
     pub const MEMORY: &'static str = "memory";
     /// A number of pods.
     pub const PODS: &'static str = "pods";
+    /// What the agent of a node sells again of what its services do not use: thousandths of cores, and bytes
+    /// (`pkg/agent/apis/types.go` of Volcano).
+    pub const OVERSOLD: [&'static str; 2] = ["kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"];
 
     /// Whether queues are charged by this name: resources, and those of one card model, which no pod asks for by that
     /// name. `requests.*`, `limits.*` and `count/*` are what a ResourceQuota calls things: Volcano's scheduler drops
@@ -41,11 +44,18 @@ impl ResourceName {
             || (name.contains('/') && self.is_counted() && !self.is_card())
     }
 
+    /// Whether there is as much of it as services leave, from minute to minute.
+    #[must_use]
+    pub fn is_oversold(&self) -> bool {
+        Self::OVERSOLD.contains(&self.as_str())
+    }
+
     /// Whether its amounts are bytes.
     #[must_use]
     pub fn counts_bytes(&self) -> bool {
         let name = self.as_str();
-        matches!(name, "memory" | "storage" | "ephemeral-storage") || name.starts_with("hugepages-")
+        matches!(name, "memory" | "storage" | "ephemeral-storage" | "kubernetes.io/batch-memory")
+            || name.starts_with("hugepages-")
     }
 
     /// `nano` billionths of this resource, shown as people write it: bytes in `Ki`, `Mi`, `Gi`.

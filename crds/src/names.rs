@@ -213,6 +213,8 @@ pub mod volcano {
     pub const SLA_WAITING_TIME: &str = "volcano.sh/sla-waiting-time";
     /// On a workload or its pods (annotation or label): whether it may be evicted for others.
     pub const PREEMPTABLE: &str = "volcano.sh/preemptable";
+    /// On a pod template: its QoS level beside the services of a node, `LC`, `HLS`, `LS` or `BE`.
+    pub const QOS_LEVEL: &str = "volcano.sh/qos-level";
     /// On a Volcano Job: groups of tasks that want to be together.
     pub const TASK_AFFINITY: &str = "volcano.sh/task-topology-affinity";
     /// On a Volcano Job: groups of tasks that want to be apart.

@@ -32,6 +32,7 @@ mod pod_specs;
 mod pod_template;
 mod policies;
 pub mod progress;
+pub mod qos_level;
 mod sent_queue;
 mod spark_pod;
 pub mod submission;
@@ -327,7 +328,7 @@ pub fn running_estimate(object: &Value) -> Option<i64> {
 
 /// Whether a workload is marked as preemptable: on itself, as Volcano reads it from the PodGroup (annotation before
 /// label, `pkg/scheduler/api/job_info.go`), else on its pods, where one "no" is enough. A value that is not a boolean
-/// counts as "no".
+/// counts as "no". One that says nothing is preemptable where all of its pods are best effort ([`qos_level`]).
 #[must_use]
 pub fn read_preemptable(object: &Value) -> Option<bool> {
     let root = Field::unnamed(object);
@@ -336,7 +337,10 @@ pub fn read_preemptable(object: &Value) -> Option<bool> {
         return own;
     }
     let said: Vec<bool> = list_pod_templates(&root).iter().filter_map(says_preemptable).collect();
-    (!said.is_empty()).then(|| said.into_iter().all(|says| says))
+    match said.is_empty() {
+        true => qos_level::is_best_effort(object).then_some(true),
+        false => Some(said.into_iter().all(|says| says)),
+    }
 }
 
 /// The templates of a workload's pods: of a Volcano Job one for each task.

@@ -22,7 +22,7 @@ pub fn check_input(bytes: &[u8]) {
     let Ok(b) = two.parse::<Quantity>() else { return };
     assert_eq!(a.saturating_add(b), b.saturating_add(a));
     assert_eq!(a.saturating_sub(b).is_zero(), a <= b);
-    assert_eq!(a.minus(b).is_negative(), a < b);
+    assert_eq!(a.signed_sub(b).is_negative(), a < b);
     assert!(a.is_negative() || a.times(2) >= a);
     assert_eq!(a.times(2), a.saturating_add(a));
 }

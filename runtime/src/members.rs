@@ -304,7 +304,7 @@ impl Member {
         let mut informers = Informers::start_informers(self, connection, &found, stop);
         found.into_iter().for_each(|kind| informers.follow_optional(kind));
         for kind in &absent {
-            informers.send_message(kind.nothing()).await;
+            informers.send_message(kind.make_empty_list()).await;
         }
         informers.follow_required();
         if self.reads_load {

@@ -119,6 +119,7 @@ fn job(name: &str, pods: u32, random: &mut Random) -> LiveJob {
         whole: true,
         submitter: None,
         preemptable: None,
+        best_effort: false,
         never_preempts: false,
         starts_with: None,
     }

@@ -155,6 +155,7 @@ fn read_terms(job: &LiveJob) -> JobTerms {
         namespace: job.workload.namespace.as_str().into(),
         submitter: job.submitter.clone(),
         preemptable: job.preemptable,
+        best_effort: job.best_effort,
         never_preempts: job.never_preempts,
         limit: job.limit,
     }
@@ -241,6 +242,7 @@ mod tests {
             whole: true,
             submitter: None,
             preemptable: None,
+            best_effort: false,
             never_preempts: false,
             starts_with: None,
         }

@@ -439,7 +439,7 @@ fn sum_taken_by_node(before: &Capacity, after: &Capacity) -> BTreeMap<Arc<str>, 
             continue;
         }
         let left = |name: &ResourceName| shape.free.get(name).copied().unwrap_or(Quantity::ZERO);
-        let amount: Resources = free.iter().map(|(name, free)| (name.clone(), free.minus(left(name)))).collect();
+        let amount: Resources = free.iter().map(|(name, free)| (name.clone(), free.signed_sub(left(name)))).collect();
         for node in &shape.nodes {
             taken.insert(Arc::clone(node.name()), amount.clone());
         }

@@ -54,6 +54,8 @@ pub struct JobTerms {
     pub submitter: Option<Arc<str>>,
     /// Whether it may be evicted, if it says so.
     pub preemptable: Option<bool>,
+    /// All of its pods are best effort.
+    pub best_effort: bool,
     /// Nobody is evicted for it.
     pub never_preempts: bool,
     /// After so many seconds its run is ended, if it has such a limit. Only nodes that have to come and maintenance

@@ -71,6 +71,8 @@ pub struct Workload {
     pub enough_succeeded: bool,
     /// Whether it says that it may be evicted.
     pub preemptable: Option<bool>,
+    /// All of its pods are best effort.
+    pub best_effort: bool,
     /// How far it is.
     pub progress: Progress,
     /// Pods on nodes in its clusters, where all can be seen: of batch Jobs, whose status counts pods that are pending
@@ -190,6 +192,7 @@ impl Workload {
             restarts_when_a_pod_fails: kind == WorkloadKind::VolcanoJob && workload::restarts_when_a_pod_fails(object),
             enough_succeeded: kind == WorkloadKind::VolcanoJob && has_enough_successes(object),
             preemptable: workload::read_preemptable(object),
+            best_effort: workload::qos_level::is_best_effort(object),
             on_nodes: None,
             progress: read_progress(kind, object, gang.as_deref().ok()),
             gang,

@@ -50,7 +50,7 @@ impl Amounts {
     }
 
     /// This without `other`; amounts never go below zero.
-    pub(super) fn minus(&self, other: &Self) -> Self {
+    pub(super) fn signed_sub(&self, other: &Self) -> Self {
         self.combine(other, Quantity::saturating_sub)
     }
 

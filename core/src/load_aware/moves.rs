@@ -165,7 +165,7 @@ impl<'a> Round<'a> {
             .collect();
         all.sort_by_cached_key(|one: &&'a PlacedJob| {
             let lost = compute_lost_work((fleet, now), &one.job, one.job.charge.iter());
-            (one.job.priority, lost, Reverse(one.job.start_order()))
+            (!one.job.best_effort, one.job.priority, lost, Reverse(one.job.start_order()))
         });
         all
     }

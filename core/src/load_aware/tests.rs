@@ -71,6 +71,7 @@ impl World {
             name: name.into(),
             priority: 0,
             preemptable: Some(true),
+            best_effort: false,
             ours: true,
             created: self.now.into(),
             started: Some(EpochSeconds::new(self.now - 600)),
@@ -418,4 +419,19 @@ fn thresholds_are_read_as_they_are_written_and_have_to_agree() {
     );
     assert!(check("cpu=30", "cpu=80,memory=80").unwrap_err().contains("names memory"));
     assert_eq!(LoadPolicy::default().check_thresholds(), Ok(()));
+}
+
+#[test]
+fn best_effort_jobs_leave_a_hot_cluster_first() {
+    let mut world = World::new(&["a", "b"]);
+    for name in ["w", "x", "y", "z"] {
+        world.job(name, "a", 20, 22);
+    }
+    for (name, priority, best_effort) in [("w", 0, false), ("x", 0, false), ("y", 0, false), ("z", 9, true)] {
+        if let Some(job) = world.jobs.get_mut(name) {
+            (job.running.priority, job.running.best_effort) = (priority, best_effort);
+        }
+    }
+    world.run(600);
+    assert_eq!(world.moved(), ["z"]);
 }

@@ -207,7 +207,7 @@ fn list_amount_faults(queue: &Value) -> Vec<Fault> {
             let Some(refusal) = check_amount(kind, resource, *amount) else { continue };
             let field = format!("{field}.{resource}");
             faults.push(if amount.is_negative() {
-                Fault::new(Rule::Negative, field, "", Quantity::ZERO.minus(*amount), refusal.why)
+                Fault::new(Rule::Negative, field, "", Quantity::ZERO.signed_sub(*amount), refusal.why)
             } else {
                 Fault::new(Rule::Malformed, field, &amount.to_string(), Quantity::ZERO, refusal.why)
             });
@@ -223,7 +223,7 @@ fn list_amount_faults(queue: &Value) -> Vec<Fault> {
                 };
                 let set = if limits.contains_key(resource) { "" } else { " (not set)" };
                 let why = format!("{amount} is more than {limit_field}.{resource}, which is {limit}{set}");
-                faults.push(Fault::new(rule, format!("{field}.{resource}"), "", amount.minus(limit), why));
+                faults.push(Fault::new(rule, format!("{field}.{resource}"), "", amount.signed_sub(limit), why));
             }
         };
     within(Rule::GuaranteeWithinDeserved, GUARANTEE, &guarantee, DESERVED, &deserved);
@@ -289,7 +289,7 @@ fn check_capability_within_ancestor(queue: &Value, there: &[&Value]) -> Vec<Faul
                 let why = format!("{amount} is more than that of queue {at:?} above it, which is {limit}");
                 let field = format!("{}.{resource}", CAPABILITY.1);
                 return (amount > limit)
-                    .then(|| Fault::new(Rule::WithinAncestor, field, at, amount.minus(*limit), why));
+                    .then(|| Fault::new(Rule::WithinAncestor, field, at, amount.signed_sub(*limit), why));
             }
             at = parent_of(above);
         }
@@ -304,7 +304,7 @@ fn check_capability_above_descendants(queue: &Value, there: &[&Value]) -> Vec<Fa
         let (most, below) = find_largest_capability_below(queue, resource, there, MOST_LEVELS)?;
         let why = format!("{amount} is less than that of queue {below:?} below it, which is {most}");
         let field = format!("{}.{resource}", CAPABILITY.1);
-        (*amount < most).then(|| Fault::new(Rule::AboveDescendants, field, "", most.minus(*amount), why))
+        (*amount < most).then(|| Fault::new(Rule::AboveDescendants, field, "", most.signed_sub(*amount), why))
     };
     capability_limits(queue).iter().filter_map(fault).collect()
 }
@@ -343,7 +343,7 @@ fn check_sibling_sums(queue: &Value, there: &[&Value]) -> Vec<Fault> {
                      {above:?}, which is {limit}"
                 );
                 if all > limit {
-                    let by = all.minus(limit);
+                    let by = all.signed_sub(limit);
                     faults.push(Fault::new(Rule::WithinParent, format!("{field}.{resource}"), above, by, why));
                 }
             }
@@ -352,7 +352,7 @@ fn check_sibling_sums(queue: &Value, there: &[&Value]) -> Vec<Fault> {
             let limit = mine.get(&resource).copied().unwrap_or_default();
             let why = format!("{limit} is less than that of the queues below it together, which is {all}");
             if all > limit {
-                let by = all.minus(limit);
+                let by = all.signed_sub(limit);
                 faults.push(Fault::new(Rule::HoldsChildren, format!("{field}.{resource}"), "", by, why));
             }
         }

@@ -10,6 +10,7 @@ mod bad_input;
 mod bad_luck;
 mod capacity_reservations;
 mod card_quota;
+mod colocation;
 mod cron_job;
 mod data;
 mod declared_kinds;

@@ -409,7 +409,7 @@ impl OptionalKind {
     }
 
     /// That there is nothing of it.
-    pub(super) const fn nothing(self) -> Message {
+    pub(super) const fn make_empty_list(self) -> Message {
         match self {
             Self::HyperNode => self.make_list_message(Change::HyperNodes(Vec::new())),
             Self::Numatopology => self.make_list_message(Change::NumaTopologies(Vec::new())),

@@ -57,6 +57,7 @@ fn waiting(name: &str, gang: Gang) -> LiveJob {
         whole: true,
         submitter: None,
         preemptable: None,
+        best_effort: false,
         never_preempts: false,
         starts_with: None,
     }

@@ -127,6 +127,7 @@ impl PreemptionWorld for SimulatedWorld<'_, '_> {
                 namespace: terms.namespace,
                 priority: of.priority,
                 preemptable: terms.preemptable,
+                best_effort: terms.best_effort,
                 ours: true,
                 created: of.arrival.as_epoch().into(),
                 started: Some(since.as_epoch()),

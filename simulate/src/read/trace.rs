@@ -9,9 +9,10 @@
 //! train,,,,,,worker,16,8,8,64Gi,8
 //! ```
 //! `namespace` and `user` say whose a job is, and `cards` which models of a card a task may use, the best first
-//! (`A100|H100`, as annotation `volcano.sh/card.name`). Needed are `job`, `arrival` and `run` (seconds, or a number
-//! with ms, s, m, h, d). Without `replicas` it is one, and without `min` all of them are needed; every other column is
-//! a resource, asked for by each pod.
+//! (`A100|H100`, as annotation `volcano.sh/card.name`). `qos` is `BE` of best-effort pods, or `LC`, `HLS` or `LS`; a
+//! job is best effort where all of its tasks are. Needed are `job`, `arrival` and `run` (seconds, or a number with ms,
+//! s, m, h, d). Without `replicas` it is one, and without `min` all of them are needed; every other column is a
+//! resource, asked for by each pod.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -32,8 +33,23 @@ use super::{
 use crate::world::{self, Job, JobTerms, Shapes};
 
 /// Columns that are no resources.
-const KNOWN: [&str; 12] =
-    ["job", "queue", "namespace", "user", "priority", "arrival", "run", "estimate", "task", "replicas", "min", "cards"];
+const KNOWN: [&str; 13] = [
+    "job",
+    "queue",
+    "namespace",
+    "user",
+    "priority",
+    "arrival",
+    "run",
+    "estimate",
+    "task",
+    "replicas",
+    "min",
+    "cards",
+    "qos",
+];
+/// QoS levels of pods, the one first that gives way first.
+const QOS_LEVELS: [&str; 4] = ["BE", "LS", "HLS", "LC"];
 /// For jobs that name no namespace where others do, or a user alone.
 const DEFAULT_NAMESPACE: &str = "default";
 /// For jobs that name no queue.
@@ -69,9 +85,10 @@ fn read_own_trace(
 ) -> Result<Vec<Job>, ReadError> {
     let table = Table::read(text, &["job", "arrival", "run"])?;
     let resources: Vec<&str> = table.header.iter().map(String::as_str).filter(|name| !KNOWN.contains(name)).collect();
-    let has_tenants = ["namespace", "user"].iter().any(|tenant| table.header.iter().any(|name| name == tenant));
+    let has_terms = ["namespace", "user", "qos"].iter().any(|term| table.header.iter().any(|name| name == term));
     let mut order: Vec<(String, Row<'_>)> = Vec::new();
     let mut tasks: BTreeMap<String, Vec<Task>> = BTreeMap::new();
+    let mut not_best_effort: BTreeSet<String> = BTreeSet::new();
     for row in table.rows() {
         let job: String = row.read("job")?;
         let of_job = tasks.entry(job.clone()).or_default();
@@ -83,18 +100,25 @@ fn read_own_trace(
             return Err(row.wrong(format!("job {job} has two tasks named {}", task.name)));
         }
         of_job.push(task);
+        if !is_best_effort(row)? {
+            not_best_effort.insert(job);
+        }
     }
     let job = |(name, row): (String, Row<'_>)| {
         let gang = world::gang(tasks.remove(&name).unwrap_or_default());
         if gang.min_available == 0 {
             return Err(row.wrong(format!("job {name} needs no pod at all: min is 0 for every task")));
         }
+        let best_effort = !not_best_effort.contains(&name);
         let name: Arc<str> = name.into();
-        if has_tenants {
+        if has_terms {
             let namespace: Option<String> = row.maybe("namespace")?;
             let namespace = namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE).into();
             let submitter = row.maybe::<String>("user")?.map(Arc::from);
-            terms.insert(Arc::clone(&name), JobTerms { namespace, submitter, ..JobTerms::default() });
+            // As the webhook and the controller read it of a job that says nothing else.
+            let preemptable = best_effort.then_some(true);
+            let of_job = JobTerms { namespace, submitter, preemptable, best_effort, ..JobTerms::default() };
+            terms.insert(Arc::clone(&name), of_job);
         }
         Ok(Job {
             name,
@@ -108,6 +132,14 @@ fn read_own_trace(
         })
     };
     order.into_iter().map(job).collect()
+}
+
+fn is_best_effort(row: Row<'_>) -> Result<bool, ReadError> {
+    match row.text("qos") {
+        "" => Ok(false),
+        level if QOS_LEVELS.contains(&level) => Ok(level == QOS_LEVELS[0]),
+        level => Err(row.wrong(format!("qos {level:?} is none of {}", QOS_LEVELS.join(", ")))),
+    }
 }
 
 fn read_task(row: Row<'_>, resources: &[&str], nth: usize) -> Result<Task, ReadError> {
@@ -164,6 +196,16 @@ mod tests {
         assert_eq!((tasks, train.shape.gang.min_available), (vec![("master", 1, 1), ("worker", 16, 8)], 9));
         assert_eq!((small.queue.as_str(), small.arrival), ("default", Millis(6_250)));
         assert_eq!(small.shape.full.get("cpu"), Quantity::from_milli(500));
+    }
+
+    #[test]
+    fn a_job_whose_tasks_are_all_best_effort_may_be_evicted() {
+        let text = "job,arrival,run,task,qos,cpu\na,0,1,x,BE,1\na,,,y,BE,1\nb,0,1,x,BE,1\nb,,,y,,1\nc,0,1,,LC,1\n";
+        let trace = read(text, &TraceOptions::default()).unwrap();
+        let terms = |job: &str| (trace.terms[job].best_effort, trace.terms[job].preemptable);
+        assert_eq!([terms("a"), terms("b"), terms("c")], [(true, Some(true)), (false, None), (false, None)]);
+        let wrong = read("job,arrival,run,qos,cpu\na,0,1,be,1\n", &TraceOptions::default()).unwrap_err();
+        assert!(wrong.to_string().contains("qos \"be\" is none of BE, LS, HLS, LC"), "{wrong}");
     }
 
     #[test]

@@ -6,7 +6,10 @@
 
 use caldera_crds::{
     object::read_list_at,
-    workload::{WorkloadKind, annotations::list_ignored_annotations, list_wishes_left_to_member, names_queue},
+    workload::{
+        WorkloadKind, annotations::list_ignored_annotations, list_wishes_left_to_member, names_queue,
+        qos_level::list_void_qos_levels,
+    },
 };
 use serde_json::Value;
 
@@ -16,6 +19,7 @@ use crate::observe::{cache::Cache, request::ReviewRequest};
 /// A sentence for each thing that a workload says and nobody reads before it is in its member.
 pub(super) fn list_unread_wishes(workload: &Value) -> Vec<String> {
     let mut sentences = list_ignored_annotations(workload);
+    sentences.extend(list_void_qos_levels(workload));
     sentences.extend(list_wishes_left_to_member(workload));
     sentences
 }

@@ -172,7 +172,7 @@ struct Taken {
 /// Whether more is charged than a queue may have, without what was taken back just now.
 fn exceeds_limit(engine: &Engine, queue: &QueueName, taken: &Resources) -> bool {
     let is = engine.entitlement_of(queue);
-    is.real.iter().any(|(name, most)| is.used.get(name.as_str()).minus(taken.get(name.as_str())) > most)
+    is.real.iter().any(|(name, most)| is.used.get(name.as_str()).signed_sub(taken.get(name.as_str())) > most)
 }
 
 /// Whether more jobs run than a queue allows, or more of those whose this one is, without those that were taken back

@@ -58,7 +58,7 @@ impl QuotaAfterEvictions {
                 let name = name.as_str();
                 let gone = victims.iter().filter(|victim| queues.contains(&victim.queue));
                 let freed = gone.fold(Quantity::ZERO, |sum, victim| sum.saturating_add(victim.frees.get(name)));
-                let would = used.get(name).minus(freed).saturating_add(asked);
+                let would = used.get(name).signed_sub(freed).saturating_add(asked);
                 real.get(name).is_none_or(|most| would <= most)
             })
         })

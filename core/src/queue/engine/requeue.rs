@@ -44,7 +44,7 @@ impl Engine {
             return None;
         }
         let needed = |shape| {
-            let needed = line.inadmissible_cause(shape).and_then(Inadmissible::needed_quota);
+            let needed = line.inadmissible_cause(shape).and_then(Inadmissible::find_missing_quota);
             needed.filter(|needed| self.queues.has_free_quota(*needed))
         };
         let (job, shape, needed) = if let Some(order) = self.find_tenant_order(node) {

@@ -50,7 +50,7 @@ pub(crate) enum KeptCause {
 
 impl Inadmissible {
     /// How much of which resource must be free at which queue.
-    pub(crate) const fn needed_quota(self) -> Option<(QueueIndex, Dim, Amount)> {
+    pub(crate) const fn find_missing_quota(self) -> Option<(QueueIndex, Dim, Amount)> {
         match self {
             Self::Quota(at, dim, needed) | Self::Reserved(at, dim, needed) => Some((at, dim, needed)),
             Self::BehindReservation(_) | Self::Kept(_) | Self::Capacity | Self::Never => None,

@@ -123,7 +123,7 @@ impl PendingQueues {
     /// Whether the ceiling that makes a shape wait has as much free as it needs.
     pub(crate) fn has_enough_quota(&self, table: &QueueTable, node: QueueIndex, shape: ShapeId) -> bool {
         let cause = self[node].inadmissible_cause(shape);
-        cause.and_then(Inadmissible::needed_quota).is_some_and(|needed| table.has_free_quota(needed))
+        cause.and_then(Inadmissible::find_missing_quota).is_some_and(|needed| table.has_free_quota(needed))
     }
 }
 

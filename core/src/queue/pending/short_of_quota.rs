@@ -28,7 +28,7 @@ pub(crate) struct ShortOfQuota {
 
 impl ShortOfQuota {
     pub(super) fn insert(&mut self, table: &QueueTable, queue: QueueIndex, shape: ShapeId, cause: Inadmissible) {
-        if let Some((at, dim, needed)) = cause.needed_quota() {
+        if let Some((at, dim, needed)) = cause.find_missing_quota() {
             let ceiling = admission::find_ceiling(&table[at], dim);
             let is_beyond = ceiling.is_some_and(|ceiling| needed > ceiling);
             let shapes = if is_beyond { &mut self.beyond } else { &mut self.waiting };
@@ -37,7 +37,7 @@ impl ShortOfQuota {
     }
 
     pub(super) fn remove(&mut self, queue: QueueIndex, shape: ShapeId, cause: Inadmissible) {
-        let Some((at, dim, needed)) = cause.needed_quota() else { return };
+        let Some((at, dim, needed)) = cause.find_missing_quota() else { return };
         for shapes in [&mut self.waiting, &mut self.beyond] {
             if let Some(by_need) = shapes.get_mut(&(at, queue, dim))
                 && by_need.remove(&(needed, shape))

@@ -88,6 +88,8 @@ pub struct RunningJob {
     pub priority: i32,
     /// `volcano.sh/preemptable`, where the job says so.
     pub preemptable: Option<bool>,
+    /// All of its pods are of QoS level `BE`.
+    pub best_effort: bool,
     /// We admitted it, so that we can requeue it.
     pub ours: bool,
     /// When it came.

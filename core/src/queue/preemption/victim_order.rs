@@ -1,8 +1,9 @@
 //! In which order victims are taken.
 //!
-//! Rule: surplus pods before whole gangs, and of each, reclaim before preempt. Among queues that borrow: near ones
-//! first (Volcano's `VictimQueueOrder`), then those of low priority, then the one that is most over what it deserves
-//! at that point. Within a queue, and among jobs that are preempted: low priority, least lost work, newest.
+//! Rule: best-effort jobs before all others, as the agent of a node evicts them first. Of each, surplus pods before
+//! whole gangs, and of these, reclaim before preempt. Among queues that borrow: near ones first (Volcano's
+//! `VictimQueueOrder`), then those of low priority, then the one that is most over what it deserves at that point.
+//! Within a queue, and among jobs that are preempted: low priority, least lost work, newest.
 
 use std::{
     cmp::Reverse,
@@ -38,7 +39,7 @@ pub(crate) struct EvictionCandidate {
 /// Who is next, one after the other; what is taken counts for who comes after.
 pub(crate) struct VictimOrder<'a> {
     eligibility: &'a Eligibility<'a>,
-    /// Reclaimed and preempted surplus, then the same of whole jobs.
+    /// Reclaimed and preempted surplus, then the same of whole jobs: of best-effort jobs, and of others.
     stages: VecDeque<EvictionStage>,
     /// By queue, what was taken so far.
     taken: Vec<DimAmounts>,
@@ -88,7 +89,7 @@ impl<'a> VictimOrder<'a> {
             shrunk: vec![0; jobs],
             exempt: BTreeMap::new(),
         };
-        let mut found: BTreeMap<(JobPart, EvictionRight), Vec<EvictionCandidate>> = BTreeMap::new();
+        let mut found: BTreeMap<(bool, JobPart, EvictionRight), Vec<EvictionCandidate>> = BTreeMap::new();
         for job in 0..jobs {
             let whole = eligibility.find_eviction_right(job, JobPart::Whole);
             let elastic = !eligibility.parts[job].surplus.is_empty();
@@ -96,14 +97,15 @@ impl<'a> VictimOrder<'a> {
                 if elastic { eligibility.find_eviction_right(job, JobPart::Surplus) } else { Err(Exemption::NoHelp) };
             for (part, right) in [(JobPart::Surplus, surplus), (JobPart::Whole, whole)] {
                 if let Ok((right, steps)) = right {
-                    found.entry((part, right)).or_default().push(EvictionCandidate { job, part, right, steps });
+                    let last = !eligibility.input.running[job].best_effort;
+                    found.entry((last, part, right)).or_default().push(EvictionCandidate { job, part, right, steps });
                 }
             }
             if let (Err(_), Err(why)) = (surplus, whole) {
                 *line.exempt.entry(why).or_default() += 1;
             }
         }
-        for ((_, right), mut steps) in found {
+        for ((.., right), mut steps) in found {
             steps.sort_by_cached_key(|step| line.victim_rank(*step));
             let stage = match right {
                 EvictionRight::Preempt => EvictionStage::Preempt(steps.into()),

@@ -168,7 +168,7 @@ fn count_models(models: &[Value], nodes: &[Shared], by_node: &BTreeMap<&str, Amo
             }
             for (name, used) in used {
                 if let Some(free) = free.get_mut(name) {
-                    *free = free.minus(*used);
+                    *free = free.signed_sub(*used);
                 }
             }
         }

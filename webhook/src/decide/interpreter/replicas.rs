@@ -50,7 +50,7 @@ fn average_request(gang: &Gang) -> Resources {
         let up = |value: i128, by: i128| value / by + i128::from(value % by != 0);
         let each = up(up(amount.as_nano(), grain), pods).saturating_mul(grain);
         // Taken away from the sum, so that gibibytes stay gibibytes.
-        amount.minus(Quantity::from_nano(amount.as_nano() - each))
+        amount.signed_sub(Quantity::from_nano(amount.as_nano() - each))
     };
     gang.sum_full_demand().iter().map(|(name, amount)| (name.clone(), share(name, amount))).collect()
 }

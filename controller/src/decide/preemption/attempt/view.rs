@@ -191,6 +191,7 @@ pub(crate) fn describe_charged_job(
         name: Arc::clone(&binding.key.name),
         priority: binding.admission.as_ref().map_or(0, |record| record.priority),
         preemptable: workload.and_then(|workload| objects.is_preemptable(&workload.queue, workload)),
+        best_effort: workload.is_some_and(|workload| workload.best_effort),
         ours,
         created: workload.map_or(binding.created.into(), |workload| workload.submit_time_of(binding)),
         started: placed.then(|| binding.scheduled.unwrap_or(unsaid)),

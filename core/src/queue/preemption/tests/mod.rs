@@ -134,6 +134,7 @@ pub(crate) fn candidate(id: &str, queue: &str, started: i64, charge: Resources) 
         name: id.into(),
         priority: 0,
         preemptable: None,
+        best_effort: false,
         ours: true,
         created: started.into(),
         started: Some(EpochSeconds::new(started)),

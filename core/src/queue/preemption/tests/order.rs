@@ -234,3 +234,21 @@ fn where_the_preemptor_needs_one_cluster_only_jobs_there_go() {
     let here = |victims: &[&Victim]| victims.iter().any(|victim| victim.id.as_str() == "b1");
     assert_eq!(names(&world.plan_with(&preemptor("a", 0, cpu(2)), &budget, here).unwrap()), ["b1"]);
 }
+
+#[test]
+fn best_effort_jobs_give_way_before_all_others_whatever_their_priority() {
+    let mut world = queue_of(&[("a", 0), ("b", 3), ("c", 1)]);
+    world.candidate("b").best_effort = true;
+    assert_eq!(world.victims(&preemptor("q", 5, cpu(1))), ["b"]);
+    assert_eq!(world.victims(&preemptor("q", 5, cpu(3))), ["b", "a"]);
+}
+
+/// Whole, before a pod of another job that could be spared, and in a queue that is farther away.
+#[test]
+fn best_effort_jobs_of_a_far_queue_give_way_before_others_of_a_near_one() {
+    let mut world = neighbours(RuleScope::AnyQueue);
+    world.candidate("in-y").best_effort = true;
+    assert_eq!(world.victims(&preemptor("x1", 1, cpu(2))), ["in-y"]);
+    world.candidate("in-y").priority = 1;
+    assert_ne!(world.victims(&preemptor("x1", 1, cpu(2))), ["in-y"], "it adds no right to evict");
+}
