@@ -8,6 +8,7 @@ mod install;
 mod job;
 mod manifests;
 pub(crate) mod names;
+mod probe;
 #[cfg(test)]
 mod reference;
 mod reservation;
@@ -34,6 +35,7 @@ pub use self::{
     install::{InstallArgs, UpgradeArgs},
     job::{JobAction, JobExecArgs, JobListArgs, JobLogsArgs, JobMoveArgs, JobNamesArgs, JobOrder, PodsArgs},
     manifests::{DeployArgs, ManifestGroup, ManifestsArgs},
+    probe::ProbeArgs,
     reservation::{ReservationAction, ReservationCreateArgs},
     sandbox::{DemoArgs, KarmadaSimArgs, MemberSimArgs, SandboxArgs},
     simulate::{ReportForm, SimulateArgs},

@@ -83,7 +83,7 @@ async fn read_page(client: &Client, args: &ClusterListArgs) -> anyhow::Result<Cl
     args.sort_by.iter().try_for_each(|by| sort_rows(&mut all.clusters, by))?;
     if !shows_real_use {
         // Who watches is not told each change of what he does not see.
-        all.clusters.iter_mut().for_each(|one| one.real_use = None);
+        all.clusters.iter_mut().for_each(|one| (one.real_use, one.links) = (None, Vec::new()));
     }
     Ok(all)
 }
@@ -174,6 +174,14 @@ fn describe_cluster(one: &Member) -> String {
     let _ = write!(text, "\n{}", format_columns(["RESOURCE", "ALLOCATED", "ALLOCATABLE"], amounts));
     if let Some(real) = &one.real_use {
         let _ = writeln!(text, "\nReal use was read {} s ago", real.age_seconds);
+    }
+    if !one.links.is_empty() {
+        let cells = one.links.iter().map(|link| {
+            let latency = link.latency_microseconds.map(|micros| format!("{micros} us")).unwrap_or_default();
+            let bandwidth = link.bandwidth_megabits.map(|megabits| format!("{megabits} Mbit/s")).unwrap_or_default();
+            [link.to.clone(), latency, bandwidth, link.since.clone()]
+        });
+        let _ = write!(text, "\n{}", format_columns(["MEASURED TO", "LATENCY", "BANDWIDTH", "SINCE"], cells));
     }
     for taint in &one.taints {
         let _ = writeln!(text, "\nTaint {taint}");

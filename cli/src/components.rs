@@ -4,7 +4,6 @@
 //! `caldera server` runs three of the components by the same functions.
 
 use std::{
-    fs,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -37,6 +36,8 @@ use crate::{
         ComponentArgs, ControllerArgs, EstimatorArgs, EstimatorsArgs, InventoryArgs, MemberArgs, PlacerArgs,
         PlacingArgs, ProcessArgs, QueueRulesArgs, SchedulerArgs, ScopeArgs, ServingArgs, WebhookArgs,
     },
+    pem_files::{read_file, read_identity},
+    probe,
     roles::CONTROLLER_LEASE,
     webhook_identity::serve_identity,
 };
@@ -212,6 +213,7 @@ pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
     let pace =
         collector::Pace { heartbeat: Duration::from_secs(u64::from(args.heartbeat)), ..collector::Pace::default() };
     let member = connect_member(&args.member, "inventory", &counts).await?;
+    probe::start_probe_server(&args.probe, &stop)?;
     let config = collector::Config {
         member,
         pace,
@@ -223,7 +225,8 @@ pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
     };
     let lease = format!("caldera-inventory-{}", args.member.cluster);
     run_under_lease(&lease, process, &admin, client.clone(), stop, |active, _| async move {
-        collector::run_collector(config, client, active).await;
+        let links = probe::start_prober(&args.probe, active.clone())?;
+        collector::run_collector(collector::Config { links, ..config }, client, active).await;
         Ok(())
     })
     .await
@@ -281,16 +284,6 @@ pub async fn run_estimator(args: EstimatorArgs) -> anyhow::Result<ExitCode> {
     };
     caldera_estimator::serve::run(config, client, stop).await.context("failed to serve the estimator")?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A certificate chain and its key, from the contents of two files.
-pub fn read_identity(pems: &[String]) -> Identity {
-    let text = |at: usize| pems.get(at).cloned().unwrap_or_default();
-    Identity { cert_pem: text(0), key_pem: text(1) }
-}
-
-fn read_file(path: &Path) -> anyhow::Result<String> {
-    fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))
 }
 
 /// A client of the member, for a component that runs inside it.

@@ -53,7 +53,7 @@ use crate::{
     inventory::{Capacity, Change, Inventory, MemberLoad, NodeUse, Source},
     place::Cluster,
     plan::PinnedDomains,
-    split::{FederationTopology, LinkedGroups},
+    split::{FederationTopology, LinkedGroups, MeasuredLink, add_measured_links},
     time::EpochSeconds,
 };
 
@@ -77,6 +77,8 @@ pub enum Update {
     Load(Option<MemberLoad>),
     /// Its images, as its collector summed them up.
     Images(ClusterImages),
+    /// Its ways to other clusters, as its collector measured them.
+    Links(Vec<MeasuredLink>),
 }
 
 /// Where a member's nodes and pods were read.
@@ -130,6 +132,7 @@ struct FleetMember {
     queues: Queues,
     load: Option<MemberLoad>,
     images: ImagesOnNodes,
+    measured_links: Vec<MeasuredLink>,
     down: Option<String>,
     /// Keys of the entries that name this cluster.
     assumed_keys: BTreeSet<String>,
@@ -168,6 +171,8 @@ pub struct Fleet {
     entries: BTreeMap<String, AssumedEntry>,
     by_workload: BTreeMap<WorkloadRef, BTreeSet<String>>,
     next_age: u64,
+    declared: FederationTopology,
+    /// What is declared, and what was measured beside it; stale while `relink`.
     links: FederationTopology,
     /// What the links make of the clusters that there are; stale while `relink`.
     near: Vec<LinkedGroups>,
@@ -213,13 +218,14 @@ impl Fleet {
 
     /// Takes in the links between clusters that are declared; true if they are others than before.
     pub fn set_federation_topology(&mut self, links: FederationTopology) -> bool {
-        let changed = self.links != links;
+        let changed = self.declared != links;
         self.relink |= changed;
-        self.links = links;
+        self.links = links.clone();
+        self.declared = links;
         changed
     }
 
-    /// The links between clusters, as they are declared.
+    /// The links between clusters, as they are declared and measured.
     #[must_use]
     pub const fn links(&self) -> &FederationTopology {
         &self.links
@@ -274,9 +280,15 @@ impl Fleet {
                 member.down.replace(why).is_none()
             }
             Update::From(origin) => {
+                // Who measured the way to others does not say any more that it is as it was.
+                let forgets = origin == Origin::Member && !member.measured_links.is_empty();
+                if forgets {
+                    member.measured_links.clear();
+                    self.relink = true;
+                }
                 member.origin = origin;
                 member.images.mark_changed();
-                false
+                return forgets;
             }
             // What is free does not depend on them.
             Update::Queues(queues) => {
@@ -289,6 +301,12 @@ impl Fleet {
             Update::Images(images) => {
                 member.images.set_published(images);
                 return false;
+            }
+            Update::Links(measured) => {
+                let changed = member.measured_links != measured;
+                member.measured_links = measured;
+                self.relink |= changed;
+                return changed;
             }
         };
         member.dirty |= changed;
@@ -315,6 +333,9 @@ impl Fleet {
             let known = self.members.values().filter(|member| member.known);
             let names: Vec<ClusterName> = known.map(|member| member.cluster.name.as_str().into()).collect();
             let names: Vec<&ClusterName> = names.iter().collect();
+            let measured = self.members.iter().filter(|(_, member)| member.known && !member.measured_links.is_empty());
+            let measured = measured.map(|(name, member)| (name.as_str().into(), member.measured_links.clone()));
+            self.links = add_measured_links(&self.declared, &measured.collect());
             self.near = self.links.group_by_links(&names);
             let mut bandwidths = self.links.list_bandwidths(&names);
             for (name, member) in &mut self.members {

@@ -14,6 +14,7 @@ mod decode;
 mod domains;
 mod encode;
 mod images;
+mod links;
 mod load;
 mod malformed;
 mod numa;
@@ -112,6 +113,23 @@ api_types! {
         /// The largest images of nodes that take pods, by name: how many bytes of each a node has in the mean.
         #[schemars(extend("maxProperties" = 64))]
         pub images: BTreeMap<String, i64>,
+        /// Ways to other clusters, as its collector measured them.
+        #[schemars(extend("maxItems" = 1024))]
+        pub links: Vec<PeerLink>,
+    }
+
+    /// The way to another cluster.
+    pub struct PeerLink {
+        /// The other cluster.
+        pub to: String,
+        /// One-way latency: half of the shortest round trip of some.
+        #[schemars(extend("minimum" = 0, "format" = null))]
+        pub latency_microseconds: Option<i64>,
+        /// What one connection carried to the other cluster.
+        #[schemars(extend("minimum" = 0, "format" = null))]
+        pub bandwidth_megabits: Option<i64>,
+        /// Since when that is what counts, RFC 3339.
+        pub since: String,
     }
 
     /// What the nodes of a member really use, by its NodeMetrics.

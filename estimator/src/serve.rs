@@ -188,7 +188,12 @@ impl MemberView {
                 self.inventory.mark_unlisted();
                 self.down = Some(why);
             }
-            Update::From(_) | Update::Queues(_) | Update::NodeUse(..) | Update::Load(_) | Update::Images(_) => {}
+            Update::From(_)
+            | Update::Queues(_)
+            | Update::NodeUse(..)
+            | Update::Load(_)
+            | Update::Images(_)
+            | Update::Links(_) => {}
         }
     }
 

@@ -18,6 +18,7 @@ pub mod members;
 pub mod metric;
 pub mod object;
 pub mod otlp;
+pub mod probe;
 pub mod serve;
 pub mod shutdown;
 pub mod telemetry;

@@ -142,7 +142,7 @@ impl Authority {
     /// # Errors
     /// If a name is not a DNS name or no key can be made.
     pub fn issue_server_identity(&self, name: &str, dns: &[&str], addresses: &[IpAddr]) -> Result<Identity, TlsError> {
-        self.issue_leaf(name, dns, addresses, ExtendedKeyUsagePurpose::ServerAuth)
+        self.issue_leaf(name, dns, addresses, vec![ExtendedKeyUsagePurpose::ServerAuth])
     }
 
     /// A client's certificate for this name.
@@ -150,7 +150,16 @@ impl Authority {
     /// # Errors
     /// If no key can be made.
     pub fn issue_client_identity(&self, name: &str) -> Result<Identity, TlsError> {
-        self.issue_leaf(name, &[], &[], ExtendedKeyUsagePurpose::ClientAuth)
+        self.issue_leaf(name, &[], &[], vec![ExtendedKeyUsagePurpose::ClientAuth])
+    }
+
+    /// A certificate of one that is server and client to others of its kind.
+    ///
+    /// # Errors
+    /// If the name is not a DNS name or no key can be made.
+    pub fn issue_peer_identity(&self, name: &str) -> Result<Identity, TlsError> {
+        let usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        self.issue_leaf(name, &[name], &[], usages)
     }
 
     fn issue_leaf(
@@ -158,7 +167,7 @@ impl Authority {
         name: &str,
         dns: &[&str],
         addresses: &[IpAddr],
-        usage: ExtendedKeyUsagePurpose,
+        usages: Vec<ExtendedKeyUsagePurpose>,
     ) -> Result<Identity, TlsError> {
         let failed = |source| TlsError::Make { subject: name.to_owned(), source };
         let key = KeyPair::generate().map_err(failed)?;
@@ -166,7 +175,7 @@ impl Authority {
             CertificateParams::new(dns.iter().map(|dns| (*dns).to_owned()).collect::<Vec<_>>()).map_err(failed)?;
         params.distinguished_name = common_name(name);
         params.subject_alt_names.extend(addresses.iter().map(|address| SanType::IpAddress(*address)));
-        params.extended_key_usages = vec![usage];
+        params.extended_key_usages = usages;
         params.use_authority_key_identifier_extension = true;
         set_validity(&mut params, self.leaves);
         let cert = params.signed_by(&key, &self.issuer).map_err(failed)?;
@@ -242,6 +251,17 @@ fn build_config(
     let mut config = builder.with_single_cert(certs, key).map_err(|source| TlsError::Config { source })?;
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     Ok(Arc::new(config))
+}
+
+/// A client configuration that shows this identity, and believes servers whose certificate this authority has signed.
+///
+/// # Errors
+/// If a PEM is unusable.
+pub fn peer_client_config(identity: &Identity, ca: &str) -> Result<rustls::ClientConfig, TlsError> {
+    install_provider();
+    let (certs, key) = parse_identity(identity)?;
+    let builder = rustls::ClientConfig::builder().with_root_certificates(parse_roots(ca)?);
+    builder.with_client_auth_cert(certs, key).map_err(|source| TlsError::Config { source })
 }
 
 /// Takes clients whose certificate one of these authorities has signed.

@@ -16,7 +16,10 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 
-use super::values::{parse_topology_labels, parse_value};
+use super::{
+    probe::ProbeArgs,
+    values::{parse_topology_labels, parse_value},
+};
 
 /// Which API server, and where a component shows its health.
 #[derive(Debug, Clone, ClapArgs)]
@@ -288,6 +291,8 @@ pub struct InventoryArgs {
     /// published.
     #[arg(long, value_name = "LABELS", value_parser = parse_topology_labels)]
     pub topology_labels: Option<TopologyLabels>,
+    #[command(flatten)]
+    pub probe: ProbeArgs,
 }
 
 #[derive(Debug, ClapArgs)]

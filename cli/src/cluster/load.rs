@@ -1,4 +1,4 @@
-//! What the nodes of members really use, as their collectors published it.
+//! What the nodes of members really use, and how far it is to other members, as their collectors published it.
 //!
 //! Rule: it is in the small object with the heartbeat alone, so only that one is read of each member. Of a member
 //! without a collector nobody but the controller knows it: its metrics say it.
@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use caldera_core::inventory::MEASURED;
-use caldera_crds::published::{ClusterInventory, Load};
+use caldera_crds::published::{ClusterInventory, Heartbeat, Load};
 use caldera_runtime::members::collector::inventory_resource;
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
@@ -28,15 +28,20 @@ pub(super) async fn add_real_use(client: &Client, members: &mut [Member]) -> any
     let reads = names.iter().map(|name| get_object(client, &resource, None, name));
     let found: Vec<_> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
     for (member, object) in members.iter_mut().zip(found) {
-        member.real_use = object.ok().flatten().and_then(|object| read_real_use(object, Timestamp::now()));
+        let Some(heartbeat) = object.ok().flatten().and_then(read_heartbeat) else { continue };
+        member.real_use = read_real_use(&heartbeat, Timestamp::now());
+        member.links = heartbeat.links;
     }
     Ok(())
 }
 
+fn read_heartbeat(object: Value) -> Option<Heartbeat> {
+    serde_json::from_value::<ClusterInventory>(object).ok()?.spec.heartbeat
+}
+
 /// What a heartbeat says of it; `None` where that is no load.
-fn read_real_use(object: Value, now: Timestamp) -> Option<RealUse> {
-    let inventory: ClusterInventory = serde_json::from_value(object).ok()?;
-    let load = inventory.spec.heartbeat?.load.as_ref().and_then(Load::to_member_load)?;
+fn read_real_use(heartbeat: &Heartbeat, now: Timestamp) -> Option<RealUse> {
+    let load = heartbeat.load.as_ref().and_then(Load::to_member_load)?;
     let of = |name: &&str| {
         let (used, capacity) = (load.used.get(name), load.capacity.get(name));
         ((*name).to_owned(), (used.in_few_digits().to_string(), capacity.to_string()))
@@ -63,10 +68,11 @@ mod tests {
         let amounts = |cpu: &str| json!({"cpu": cpu, "memory": "2Gi"});
         let load = json!({"readAt": "2026-01-01T00:00:00Z", "used": amounts("1500m"), "capacity": amounts("4")});
         let now = "2026-01-01T00:00:12Z".parse().unwrap();
-        let read = read_real_use(object(load), now).unwrap();
+        let read_real_use = |object: Value| super::read_real_use(&read_heartbeat(object)?, now);
+        let read = read_real_use(object(load)).unwrap();
         assert_eq!((read.age_seconds, read.share_of("cpu")), (12, Some(37)));
         assert_eq!(read.amounts["memory"], ("2Gi".to_owned(), "2Gi".to_owned()));
-        assert_eq!(read_real_use(object(Value::Null), now), None);
-        assert_eq!(read_real_use(json!({}), now), None);
+        assert_eq!(read_real_use(object(Value::Null)), None);
+        assert_eq!(read_real_use(json!({})), None);
     }
 }

@@ -44,8 +44,9 @@ use self::{
 use crate::{
     admin::AdminServer,
     args::ConsoleArgs,
-    components::{prepare_component, read_identity},
+    components::prepare_component,
     latest_forecast::ForecastFollower,
+    pem_files::read_identity,
     view::{Change, JobKey},
     watch,
 };

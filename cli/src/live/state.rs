@@ -96,7 +96,8 @@ fn read_members(clusters: Vec<Cluster>, reported: Vec<(String, Update)>) -> Vec<
             | Update::From(_)
             | Update::NodeUse(..)
             | Update::Load(_)
-            | Update::Images(_) => {}
+            | Update::Images(_)
+            | Update::Links(_) => {}
         }
     }
     let member = |cluster: Cluster| {

@@ -6,6 +6,7 @@ use caldera_core::{admission::Admission, autoscaling::Autoscaling, quantity::Qua
 use caldera_crds::{
     karmada::cluster::READY,
     names::caldera::{ADMISSION, AUTOSCALED_GROUPS},
+    published::PeerLink,
     workload::progress::has_copy_ended,
 };
 use serde::Serialize;
@@ -18,7 +19,7 @@ use crate::objects::{self, name_of, read_list_at, read_text_at};
 pub const CORDON: &str = "cluster.karmada.io/unschedulable";
 
 /// A member.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Member {
     /// Name.
@@ -40,6 +41,9 @@ pub struct Member {
     /// What its nodes really use, where its collector says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_use: Option<RealUse>,
+    /// Its ways to other clusters, as its collector measured them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<PeerLink>,
     /// Maintenance windows that are not over.
     pub maintenance: Vec<String>,
     /// Node groups that may grow; or that they can not be read.
@@ -161,6 +165,7 @@ pub fn read_member(cluster: &Value) -> Member {
             .collect(),
         taints: taints.collect(),
         real_use: None,
+        links: Vec::new(),
         maintenance: Vec::new(),
         autoscaled_groups: list_autoscaled_groups(objects::annotation_of(cluster, AUTOSCALED_GROUPS)),
         conditions,

@@ -305,6 +305,32 @@ fn assumed_pods_are_held_in_the_order_in_which_they_were_assumed() {
 }
 
 #[test]
+fn what_members_measured_counts_as_a_link_until_they_measure_none() {
+    let mut fleet = fleet();
+    let cluster = |name: &str| Cluster { name: name.into(), ready: true, ..Cluster::default() };
+    fleet.set_cluster(cluster("m2"), Capacity::default());
+    let tier = crate::split::LinkTier { name: "metro".into(), most_latency: Some(500), ..Default::default() };
+    fleet.set_federation_topology(FederationTopology { tiers: vec![tier], links: Vec::new() });
+    let mut report = |update: Update| {
+        let changed = fleet.apply_update("m1", update);
+        fleet.refresh_capacities();
+        (changed, fleet.linked_groups()[0].groups.len())
+    };
+    let link = |latency: u64| {
+        let link = crate::split::MeasuredLink { to: "m2".into(), latency: Some(latency), bandwidth: Some(7) };
+        Update::Links(vec![link])
+    };
+    assert_eq!(report(link(400)), (true, 1));
+    assert_eq!(report(link(400)), (false, 1));
+    assert_eq!(report(link(600)), (true, 0), "it became worse, and what waits is decided anew");
+    assert_eq!(report(link(400)), (true, 1));
+    assert_eq!(report(Update::Links(Vec::new())), (true, 0));
+    assert_eq!(report(link(400)), (true, 1));
+    assert_eq!(report(Update::From(Origin::Member)), (true, 0), "its collector is silent");
+    assert!(fleet.links().links.is_empty());
+}
+
+#[test]
 fn who_is_near_whom_follows_links_and_clusters() {
     let names = |of: &[&str]| of.iter().map(|name| ClusterName::from(*name)).collect::<Vec<_>>();
     let (from, to) = (names(&["m1", "m2", "m1"]), names(&["m2", "m3"]));

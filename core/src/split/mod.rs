@@ -26,7 +26,7 @@
 //! | `gang_fit` | how many of a gang's pods fit one capacity, and how many are enough |
 //! | `upper_bounds` | from a few sums, which clusters need not be packed |
 //! | `allowed_tiers`, `partition_domains` | which domains `networkTopology` of a job or of its partitions leaves |
-//! | `federation_topology` | which clusters are close to each other |
+//! | `federation_topology`, `measured_links` | which clusters are close to each other, by links that are declared and measured |
 //! | `node_scope`, `assumed` | which nodes count, and what is left of them beside assumed pods |
 //! | `refusal` | why nothing fits, in a sentence |
 
@@ -38,6 +38,7 @@ mod federation_topology;
 mod gang_fit;
 mod given_counts;
 mod greedy;
+mod measured_links;
 mod minimums;
 mod node_miss;
 mod node_scope;
@@ -71,6 +72,7 @@ pub use self::{
     federation_topology::{FederationTopology, Level, Link, LinkTier, LinkedGroups},
     gang_fit::{count_pods_that_fit, gang_fits, might_hold_minimum, most_of_each_task},
     given_counts::{CountsRefusal, plan_given_counts},
+    measured_links::{MOST_MEASURED_LINKS, MeasuredLink, add_measured_links},
     node_miss::NodeMiss,
     objective::{Distance, ObjectiveKey},
     packing::UnmetPreferences,

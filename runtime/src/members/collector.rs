@@ -23,7 +23,7 @@ use caldera_core::{
 use caldera_crds::{
     karmada::cluster::Cluster,
     names::caldera::MANAGER_INVENTORY,
-    published::{ClusterInventory, Heartbeat, Load, Part, Reached, divide_contents, encode_images},
+    published::{ClusterInventory, Heartbeat, Load, Part, PeerLink, Reached, divide_contents, encode_images},
 };
 use jiff::Timestamp;
 use kube::{Api, Client, api::ApiResource, runtime::watcher};
@@ -97,6 +97,8 @@ pub struct Config {
     pub registry: SharedRegistry,
     /// What makes domains of a member without HyperNodes.
     pub topology_labels: Option<TopologyLabels>,
+    /// Its ways to other members, as they were measured last.
+    pub links: watch::Receiver<Vec<PeerLink>>,
 }
 
 impl Config {
@@ -112,6 +114,7 @@ impl Config {
             counts: WriteCounts::default(),
             registry: SharedRegistry::default(),
             topology_labels: None,
+            links: watch::channel(Vec::new()).1,
         }
     }
 }
@@ -258,7 +261,7 @@ impl Collector {
             }
             Update::NodeUse(measured, read_at) => self.measured = Some((measured, read_at)),
             // It does not read what it publishes.
-            Update::From(_) | Update::Load(_) | Update::Images(_) => {}
+            Update::From(_) | Update::Load(_) | Update::Images(_) | Update::Links(_) => {}
         }
     }
 
@@ -374,6 +377,7 @@ impl Collector {
             fault: self.fault.clone(),
             load: self.sum_load(),
             images: encode_images(self.view.nodes()),
+            links: self.config.links.borrow().clone(),
         };
         let spec = json!({"cluster": self.config.cluster, "heartbeat": heartbeat});
         self.apply_object(&self.config.cluster.clone(), spec).await?;

@@ -51,7 +51,7 @@ impl Member {
     /// and the member answered.
     pub(super) async fn replay_published(&mut self) -> Option<Connection> {
         let mut replayed: Option<Arc<Published>> = None;
-        let (mut reported, mut images) = (None, None);
+        let (mut reported, mut images, mut links) = (None, None, Vec::new());
         loop {
             if let Some(published) = &mut self.published {
                 published.mark_unchanged();
@@ -68,6 +68,11 @@ impl Member {
             if images.as_ref() != Some(&now) {
                 self.send_update(Update::Images(now.clone())).await;
                 images = Some(now);
+            }
+            let now = published.heartbeat.decode_links();
+            if links != now {
+                self.send_update(Update::Links(now.clone())).await;
+                links = now;
             }
             if !replayed.as_ref().is_some_and(|before| Arc::ptr_eq(before, &published)) {
                 match updates_since(&published, replayed.as_deref()) {
@@ -155,6 +160,7 @@ pub(super) async fn read_published(host: &Client, cluster: &str) -> Option<Vec<U
         Update::From(origin_of(&published, age >= period * 2)),
         Update::Load(load_of(&published)),
         Update::Images(published.heartbeat.decode_images()),
+        Update::Links(published.heartbeat.decode_links()),
     ];
     all.extend(updates_since(&published, None).ok()?);
     all.push(Update::Up);

@@ -1,0 +1,80 @@
+//! Arguments of a collector that measures the way to other members.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use caldera_core::quantity::Quantity;
+use caldera_runtime::probe::Peer;
+use clap::Args as ClapArgs;
+
+/// The most characters of a cluster's name.
+const MOST_NAME: usize = 63;
+
+/// How the collector measures the way to other members, if it does.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct ProbeArgs {
+    /// Where collectors of other members ask, to measure their way to this one; nowhere if not given.
+    #[arg(long, value_name = "ADDRESS")]
+    pub probe_listen: Option<SocketAddr>,
+    /// Another member, and where its collector listens, as in `member2=203.0.113.7:7950`. Latency and bandwidth to it
+    /// are measured and published.
+    #[arg(long = "probe-peer", value_name = "NAME=HOST:PORT", value_delimiter = ',', value_parser = parse_peer)]
+    pub probe_peers: Vec<Peer>,
+    /// PEM certificate chain that is shown to other collectors, for the name `caldera-probe`.
+    #[arg(long, requires_all = ["probe_key_file", "probe_ca_file"], value_name = "FILE")]
+    pub probe_cert_file: Option<PathBuf>,
+    /// PEM private key of it.
+    #[arg(long, requires = "probe_cert_file", value_name = "FILE")]
+    pub probe_key_file: Option<PathBuf>,
+    /// PEM bundle: only collectors with a certificate that it has signed are asked, and may ask.
+    #[arg(long, requires = "probe_cert_file", value_name = "FILE")]
+    pub probe_ca_file: Option<PathBuf>,
+    /// Speaks no TLS with other collectors: whoever reaches the port may have bytes taken.
+    #[arg(long, conflicts_with = "probe_cert_file")]
+    pub probe_insecure: bool,
+    /// Seconds between two measurements of latency.
+    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub probe_interval: u32,
+    /// Seconds between two measurements of bandwidth.
+    #[arg(long, default_value_t = 3_600, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u32).range(60..=86_400))]
+    pub probe_bandwidth_interval: u32,
+    /// Bytes that are sent in a day at most to measure bandwidth, to all members together, and twice as many that are
+    /// taken. With 0 only latency is measured.
+    #[arg(long, default_value = "1Gi", value_name = "BYTES")]
+    pub probe_bytes_a_day: Quantity,
+}
+
+impl ProbeArgs {
+    /// Whether anything is asked for.
+    #[must_use]
+    pub const fn is_used(&self) -> bool {
+        self.probe_listen.is_some() || !self.probe_peers.is_empty()
+    }
+}
+
+fn parse_peer(text: &str) -> Result<Peer, String> {
+    let wanted = || format!("{text:?} is no NAME=HOST:PORT");
+    let (cluster, address) = text.split_once('=').ok_or_else(wanted)?;
+    let (host, port) = address.rsplit_once(':').ok_or_else(wanted)?;
+    let is_name = (1..=MOST_NAME).contains(&cluster.len())
+        && cluster.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    let is_host = !host.is_empty() && !host.contains(char::is_whitespace);
+    let peer = || Peer { cluster: cluster.to_owned(), address: address.to_owned() };
+    (is_name && is_host && is_port).then(peer).ok_or_else(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_a_name_and_an_address() {
+        let peer = parse_peer("member2=203.0.113.7:7950").unwrap();
+        assert_eq!((peer.cluster.as_str(), peer.address.as_str()), ("member2", "203.0.113.7:7950"));
+        assert_eq!(parse_peer("m-3=[2001:db8::1]:80").unwrap().address, "[2001:db8::1]:80");
+        for wrong in ["member2", "=a:1", "m=a", "m=:1", "m=a:0", "m=a:70000", "M=a:1", "m=a b:1", ""] {
+            assert!(parse_peer(wrong).is_err(), "{wrong}");
+        }
+    }
+}

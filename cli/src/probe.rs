@@ -1,0 +1,86 @@
+//! Starts what measures the way to other members, beside a collector.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context;
+use caldera_crds::published::PeerLink;
+use caldera_runtime::{
+    clock::SystemClock,
+    probe::{ProbeConfig, ProbePace, ProbeServer, run_probe_server, run_prober},
+    tls::{RELOAD_EVERY, ServedTls, peer_client_config, server_config_with_client_ca},
+};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    args::ProbeArgs,
+    pem_files::{read_file, read_identity},
+};
+
+/// Loads that others send are twice as many bytes as are sent: both ends measure.
+const TAKEN_FOR_SENT: u64 = 2;
+
+/// Listens for other collectors until `stop`, if it is to. A replica without the lease does so too.
+///
+/// # Errors
+/// If it can not listen there, or a certificate can not be used.
+pub fn start_probe_server(args: &ProbeArgs, stop: &CancellationToken) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !args.is_used() || args.probe_insecure || args.probe_cert_file.is_some(),
+        "give --probe-cert-file, --probe-key-file and --probe-ca-file, or --probe-insecure to measure in plain text"
+    );
+    let Some(address) = args.probe_listen else { return Ok(()) };
+    let tls = match list_tls_files(args) {
+        None => None,
+        Some(files) => Some(ServedTls::from_files(files.map(ToOwned::to_owned).to_vec(), RELOAD_EVERY, |pems| {
+            server_config_with_client_ca(&read_identity(pems), pems.get(2).map(String::as_str))
+        })?),
+    };
+    let listener = std::net::TcpListener::bind(address).with_context(|| format!("failed to listen on {address}"))?;
+    let bytes_a_day = read_budget(args).saturating_mul(TAKEN_FOR_SENT);
+    let (server, stop) = (ProbeServer { listener, tls, bytes_a_day }, stop.clone());
+    tokio::spawn(async move {
+        if let Err(error) = run_probe_server(server, stop).await {
+            tracing::error!(%error, "other members can not measure their way to this one any more");
+        }
+    });
+    Ok(())
+}
+
+/// Asks other collectors until `stop`; what counts of it is what the collector publishes.
+///
+/// # Errors
+/// If a certificate can not be used.
+pub fn start_prober(args: &ProbeArgs, stop: CancellationToken) -> anyhow::Result<watch::Receiver<Vec<PeerLink>>> {
+    let (links, measured) = watch::channel(Vec::new());
+    if args.probe_peers.is_empty() {
+        return Ok(measured);
+    }
+    let tls = match list_tls_files(args) {
+        None => None,
+        Some(files) => {
+            let pems = files.map(|path| read_file(path)).into_iter().collect::<anyhow::Result<Vec<String>>>()?;
+            Some(Arc::new(peer_client_config(&read_identity(&pems), &pems[2])?))
+        }
+    };
+    let pace = ProbePace {
+        latency: Duration::from_secs(args.probe_interval.into()),
+        bandwidth: Duration::from_secs(args.probe_bandwidth_interval.into()),
+        bytes_a_day: read_budget(args),
+    };
+    if pace.load_bytes(args.probe_peers.len()).is_none() {
+        tracing::warn!("--probe-bytes-a-day is too little for --probe-bandwidth-interval: only latency is measured");
+    }
+    let config = ProbeConfig { peers: args.probe_peers.clone(), pace, tls, clock: Arc::new(SystemClock) };
+    tokio::spawn(run_prober(config, links, stop));
+    Ok(measured)
+}
+
+/// Certificate, key and authority.
+fn list_tls_files(args: &ProbeArgs) -> Option<[&std::path::PathBuf; 3]> {
+    Some([args.probe_cert_file.as_ref()?, args.probe_key_file.as_ref()?, args.probe_ca_file.as_ref()?])
+}
+
+fn read_budget(args: &ProbeArgs) -> u64 {
+    u64::try_from(args.probe_bytes_a_day.units_ceil().max(0)).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,163 @@
+//! Two ends on this machine.
+
+use std::{net::TcpListener, sync::Arc, time::Duration};
+
+use caldera_crds::published::PeerLink;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::watch,
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{server::Arrivals, *};
+use crate::{
+    clock::SystemClock,
+    tls::{Authority, Identity, ServedTls, peer_client_config, server_config_with_client_ca},
+};
+
+fn listen() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    (listener, address)
+}
+
+fn serve(tls: Option<ServedTls>, bytes_a_day: u64, stop: &CancellationToken) -> String {
+    let (listener, address) = listen();
+    tokio::spawn(run_probe_server(ProbeServer { listener, tls, bytes_a_day }, stop.clone()));
+    address
+}
+
+fn probe(
+    peers: &[(&str, &str)],
+    pace: ProbePace,
+    tls: Option<Arc<rustls::ClientConfig>>,
+    stop: &CancellationToken,
+) -> watch::Receiver<Vec<PeerLink>> {
+    let (links, seen) = watch::channel(Vec::new());
+    let peer = |(cluster, address): &(&str, &str)| Peer { cluster: (*cluster).into(), address: (*address).into() };
+    let peers = peers.iter().map(peer).collect();
+    let config = ProbeConfig { peers, pace, tls, clock: Arc::new(SystemClock) };
+    tokio::spawn(run_prober(config, links, stop.clone()));
+    seen
+}
+
+fn often() -> ProbePace {
+    ProbePace { latency: Duration::from_millis(20), ..ProbePace::default() }
+}
+
+async fn wait_for(seen: &mut watch::Receiver<Vec<PeerLink>>, is_so: impl Fn(&[PeerLink]) -> bool) -> Vec<PeerLink> {
+    let waited = tokio::time::timeout(Duration::from_secs(60), seen.wait_for(|links| is_so(links))).await;
+    waited.expect("in time").expect("it goes on").clone()
+}
+
+#[tokio::test]
+async fn the_way_to_a_peer_is_measured_and_one_that_is_not_there_has_none() {
+    let stop = CancellationToken::new();
+    let address = serve(None, 1 << 30, &stop);
+    let (gone, nowhere) = listen();
+    drop(gone);
+    let mut seen = probe(&[("m2", &address), ("m3", &nowhere)], often(), None, &stop);
+    let links = wait_for(&mut seen, |links| links.iter().any(|link| link.bandwidth_megabits.is_some())).await;
+    let [link] = links.as_slice() else { panic!("{links:?}") };
+    assert_eq!(link.to, "m2");
+    // On one machine; a busy one may take its time.
+    assert!(link.latency_microseconds.is_some_and(|latency| latency < 1_000_000), "{link:?}");
+    assert!(link.bandwidth_megabits.is_some_and(|bandwidth| bandwidth > 1), "{link:?}");
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn a_peer_that_stops_to_answer_has_no_link_until_it_does_again() {
+    let (stop, first) = (CancellationToken::new(), CancellationToken::new());
+    let address = serve(None, 1 << 30, &first);
+    let mut seen = probe(&[("m2", &address)], often(), None, &stop);
+    wait_for(&mut seen, |links| !links.is_empty()).await;
+    first.cancel();
+    wait_for(&mut seen, <[PeerLink]>::is_empty).await;
+    let again = loop {
+        if let Ok(listener) = TcpListener::bind(&address) {
+            break listener;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    tokio::spawn(run_probe_server(ProbeServer { listener: again, tls: None, bytes_a_day: 1 << 30 }, stop.clone()));
+    wait_for(&mut seen, |links| !links.is_empty()).await;
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn peers_of_another_authority_are_not_measured_on_either_side() {
+    let stop = CancellationToken::new();
+    let identity_of = |authority: &Authority| -> Identity {
+        // For both ends, as long as it is not said for which.
+        authority.issue_peer_identity(SERVER_NAME).unwrap()
+    };
+    let (ours, theirs) = (Authority::new("ours").unwrap(), Authority::new("theirs").unwrap());
+    let server = server_config_with_client_ca(&identity_of(&ours), Some(&ours.cert_pem)).unwrap();
+    let address = serve(Some(ServedTls::from(server)), 1 << 30, &stop);
+    let client = |identity: &Authority, trusts: &Authority| {
+        Some(Arc::new(peer_client_config(&identity_of(identity), &trusts.cert_pem).unwrap()))
+    };
+    let good = exchange::measure_peer(&address, client(&ours, &ours), None).await;
+    assert!(good.is_ok(), "{good:?}");
+    for (what, tls) in [
+        ("the server does not know the client", client(&theirs, &ours)),
+        ("the client does not know the server", client(&ours, &theirs)),
+        ("no TLS at all", None),
+    ] {
+        assert!(exchange::measure_peer(&address, tls, None).await.is_err(), "{what}");
+    }
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn a_days_budget_is_kept_on_both_sides() {
+    let pace = |bytes_a_day| ProbePace { bytes_a_day, ..ProbePace::default() };
+    assert_eq!(pace(1 << 30).load_bytes(3), Some((1 << 30) / 24 / 3));
+    assert_eq!(pace(u64::MAX).load_bytes(1), Some(MOST_LOAD));
+    assert_eq!(pace(1 << 20).load_bytes(1), None, "43 kB an hour say nothing of bandwidth");
+    assert_eq!(pace(0).load_bytes(0), None);
+
+    let stop = CancellationToken::new();
+    let address = serve(None, LEAST_LOAD, &stop);
+    let found = exchange::measure_peer(&address, None, Some(LEAST_LOAD)).await.unwrap();
+    assert!(found.bandwidth.is_some());
+    let found = exchange::measure_peer(&address, None, Some(LEAST_LOAD)).await.unwrap();
+    assert_eq!(found.bandwidth, None, "what the server takes in a day was taken");
+    stop.cancel();
+}
+
+/// Anybody in the network may connect where there is no TLS.
+#[tokio::test]
+async fn a_body_that_does_not_end_is_cut_off() {
+    let stop = CancellationToken::new();
+    let address = serve(None, u64::MAX, &stop);
+    let mut tcp = tokio::net::TcpStream::connect(&address).await.unwrap();
+    let head = format!("POST /probe HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", MOST_LOAD * 4);
+    tcp.write_all(head.as_bytes()).await.unwrap();
+    let chunk = vec![0_u8; 1 << 20];
+    let mut sent = 0_u64;
+    while sent < MOST_LOAD * 4 && tcp.write_all(&chunk).await.is_ok() {
+        sent += chunk.len() as u64;
+    }
+    let mut answer = [0_u8; 64];
+    let read = tcp.read(&mut answer).await.unwrap_or(0);
+    let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
+    assert!(sent < MOST_LOAD * 4 && (answer.is_empty() || answer.contains("413")), "{sent} bytes, {answer}");
+    stop.cancel();
+}
+
+#[test]
+fn a_rate_is_that_of_the_last_three_quarters() {
+    let (began, mut arrivals) = (Instant::now(), Arrivals::default());
+    // A slow start of a second, then 8 Mbit/s.
+    for (bytes, millis) in [(250_000, 1_000), (250_000, 1_250), (250_000, 1_500), (250_000, 1_750)] {
+        arrivals.add(bytes, began + Duration::from_millis(millis));
+    }
+    assert_eq!(arrivals.megabits(), Some(8));
+    assert_eq!(Arrivals::default().megabits(), None);
+    let mut at_once = Arrivals::default();
+    at_once.add(1_000_000, began);
+    assert_eq!(at_once.megabits(), None, "nobody can tell");
+}
