@@ -30,8 +30,11 @@ impl Format {
     /// By `Content-Type`; absent means JSON.
     pub fn of(content_type: &str) -> Result<Self, Status> {
         // `mime.ParseMediaType` reads it in lower case, and refuses a parameter without a value.
-        let mut parameters = content_type.split(';').skip(1).map(str::trim);
-        if parameters.any(|parameter| !parameter.is_empty() && !parameter.contains('=')) {
+        let parameters: Vec<&str> = content_type.split(';').skip(1).map(str::trim).collect();
+        let is_last = |at: usize| at + 1 == parameters.len();
+        let mut odd = parameters.iter().enumerate().filter(|(_, parameter)| !parameter.contains('='));
+        // One semicolon may be the last.
+        if odd.any(|(at, parameter)| !parameter.is_empty() || !is_last(at)) {
             return Err(Status::unsupported_media_type(&FORMATS));
         }
         match media_type(content_type).to_ascii_lowercase().as_str() {

@@ -175,7 +175,7 @@ pub fn default_limits(server: &ApiServer, pod: &mut Value) {
 
 /// Refuses a valid new pod or claim that is out of bounds.
 pub fn check_limits(server: &ApiServer, resource: &Resource, object: &Value) -> Result<(), Status> {
-    let problems: Vec<String> = match resource.storage.as_str() {
+    let mut problems: Vec<String> = match resource.storage.as_str() {
         "pods" => find_limits(server, object, None).iter().flat_map(|limit| pod_violations(object, limit)).collect(),
         "persistentvolumeclaims" => find_limits(server, object, Some("PersistentVolumeClaim"))
             .iter()
@@ -183,6 +183,9 @@ pub fn check_limits(server: &ApiServer, resource: &Resource, object: &Value) -> 
             .collect(),
         _ => return Ok(()),
     };
+    // `utilerrors.NewAggregate` tells each message once.
+    let mut told = std::collections::BTreeSet::new();
+    problems.retain(|problem| told.insert(problem.clone()));
     let why = match problems.as_slice() {
         [] => return Ok(()),
         [one] => one.clone(),

@@ -1,7 +1,8 @@
-//! The roles and bindings that every server makes for itself, as far as clients meet them.
+//! The roles and bindings that every server makes for itself.
 //!
-//! Rule: kubernetes `plugin/pkg/auth/authorizer/rbac/bootstrappolicy`. The roles `admin`, `edit` and `view` aggregate
-//! others. A controller fills their rules, and there is none here: they say nothing and give nothing.
+//! Rule: kubernetes `plugin/pkg/auth/authorizer/rbac/bootstrappolicy`; `bootstrap.json` is what a kube-apiserver 1.36
+//! has after its start. The roles `admin`, `edit` and `view` aggregate others. A controller fills their rules, and
+//! there is none here: they say nothing and give nothing.
 
 use serde_json::{Map, Value, json};
 
@@ -10,113 +11,31 @@ use crate::server::ApiServer;
 use crate::store::{Change, Expect, Key};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
-const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
-
-pub fn create_initial(server: &ApiServer) {
-    for (name, rules) in plain_roles() {
-        create(server, "ClusterRole", "clusterroles", name, None, &json!({"rules": rules}));
-    }
-    for (name, parent) in [("admin", None), ("edit", Some("admin")), ("view", Some("edit"))] {
-        let selector = json!({"matchLabels": {format!("{AGGREGATE}{name}"): "true"}});
-        let content = json!({"rules": null, "aggregationRule": {"clusterRoleSelectors": [selector]}});
-        create(server, "ClusterRole", "clusterroles", name, parent, &content);
-    }
-    for (role, groups) in BINDINGS {
-        let subject = |group: &&str| json!({"kind": "Group", "apiGroup": GROUP, "name": group});
-        let content = json!({
-            "subjects": groups.iter().map(subject).collect::<Vec<_>>(),
-            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
-        });
-        create(server, "ClusterRoleBinding", "clusterrolebindings", role, None, &content);
-    }
-}
-
-const BINDINGS: [(&str, &[&str]); 6] = [
-    ("cluster-admin", &["system:masters"]),
-    ("system:basic-user", &["system:authenticated"]),
-    ("system:discovery", &["system:authenticated"]),
-    ("system:monitoring", &["system:monitoring"]),
-    ("system:public-info-viewer", &["system:authenticated", "system:unauthenticated"]),
-    ("system:service-account-issuer-discovery", &["system:serviceaccounts"]),
+const BOOTSTRAP: &str = include_str!("bootstrap.json");
+const KINDS: [(&str, &str); 4] = [
+    ("clusterroles", "ClusterRole"),
+    ("clusterrolebindings", "ClusterRoleBinding"),
+    ("roles", "Role"),
+    ("rolebindings", "RoleBinding"),
 ];
 
-fn plain_roles() -> Vec<(&'static str, Value)> {
-    let create =
-        |group: &str, resources: &[&str]| json!({"verbs": ["create"], "apiGroups": [group], "resources": resources});
-    let get = |urls: &[&str]| json!({"verbs": ["get"], "nonResourceURLs": urls});
-    let (authentication, authorization) = ("authentication.k8s.io", "authorization.k8s.io");
-    vec![
-        (
-            "cluster-admin",
-            json!([
-                {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
-                {"verbs": ["*"], "nonResourceURLs": ["*"]},
-            ]),
-        ),
-        (
-            "system:auth-delegator",
-            json!([create(authentication, &["tokenreviews"]), create(authorization, &["subjectaccessreviews"])]),
-        ),
-        (
-            "system:basic-user",
-            json!([
-                create(authorization, &["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
-                create(authentication, &["selfsubjectreviews"]),
-            ]),
-        ),
-        (
-            "system:discovery",
-            json!([get(&[
-                "/api",
-                "/api/*",
-                "/apis",
-                "/apis/*",
-                "/healthz",
-                "/livez",
-                "/openapi",
-                "/openapi/*",
-                "/readyz",
-                "/version",
-                "/version/",
-            ])]),
-        ),
-        (
-            "system:monitoring",
-            json!([
-                get(&[
-                "/flagz",
-                "/healthz",
-                "/healthz/*",
-                "/livez",
-                "/livez/*",
-                "/metrics",
-                "/metrics/slis",
-                "/readyz",
-                "/readyz/*",
-                "/statusz",
-                ]),
-                {"verbs": ["get"], "apiGroups": [""], "resources": ["nodes/metrics"]},
-            ]),
-        ),
-        ("system:public-info-viewer", json!([get(&["/healthz", "/livez", "/readyz", "/version", "/version/"])])),
-        (
-            "system:service-account-issuer-discovery",
-            json!([get(&[
-                "/.well-known/openid-configuration",
-                "/.well-known/openid-configuration/",
-                "/openid/v1/jwks",
-                "/openid/v1/jwks/"
-            ])]),
-        ),
-    ]
+pub fn create_initial(server: &ApiServer) {
+    let all: Value = serde_json::from_str(BOOTSTRAP).unwrap_or_default();
+    for (plural, kind) in KINDS {
+        for content in all[plural].as_array().into_iter().flatten() {
+            create_object(server, kind, plural, content);
+        }
+    }
 }
 
-fn create(server: &ApiServer, kind: &str, plural: &str, name: &str, parent: Option<&str>, content: &Value) {
+fn create_object(server: &ApiServer, kind: &str, plural: &str, content: &Value) {
     let registry = server.registry();
     let Some(resource) = registry.get(GROUP, "v1", plural) else { return };
     let now = write_seconds(server.now());
     let mut labels = Map::from_iter([("kubernetes.io/bootstrapping".to_owned(), json!("rbac-defaults"))]);
-    labels.extend(parent.map(|parent| (format!("{AGGREGATE}{parent}"), json!("true"))));
+    labels.extend(content["labels"].as_object().cloned().unwrap_or_default());
+    let name = content["name"].as_str().unwrap_or_default();
+    let namespace = content["namespace"].as_str().unwrap_or_default();
     let annotations = Map::from_iter([("rbac.authorization.kubernetes.io/autoupdate".to_owned(), json!("true"))]);
     let mut owned = json!({"f:metadata": {"f:annotations": own_keys(&annotations), "f:labels": own_keys(&labels)}});
     let mut object = json!({
@@ -127,7 +46,11 @@ fn create(server: &ApiServer, kind: &str, plural: &str, name: &str, parent: Opti
             "labels": labels, "annotations": annotations,
         },
     });
-    for (key, value) in content.as_object().into_iter().flatten() {
+    if !namespace.is_empty() {
+        object["metadata"]["namespace"] = namespace.into();
+    }
+    let own = |key: &&String| !["name", "namespace", "labels"].contains(&key.as_str());
+    for (key, value) in content.as_object().into_iter().flatten().filter(|(key, _)| own(key)) {
         object[key] = value.clone();
         if key == "aggregationRule" {
             owned["f:aggregationRule"] = json!({".": {}, "f:clusterRoleSelectors": {}});
@@ -142,7 +65,7 @@ fn create(server: &ApiServer, kind: &str, plural: &str, name: &str, parent: Opti
     // The store is new: nobody can have raced us.
     let _ = server.store().commit(
         &resource.storage,
-        &Key::new("", name),
+        &Key::new(namespace, name),
         Expect::Absent,
         Change::Put(object, resource.form),
     );

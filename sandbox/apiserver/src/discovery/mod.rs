@@ -2,6 +2,7 @@
 
 mod aggregated;
 mod groups;
+mod health;
 mod openapi;
 
 pub use openapi::Cache;
@@ -22,8 +23,6 @@ use crate::server::ApiServer;
 const VERSION: &str = "v1.36.2";
 
 /// What the health paths look at: all of it is this process.
-const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
-
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -66,14 +65,7 @@ pub fn respond_discovery(server: &ApiServer, path: &str, query: &Query, headers:
         ["openapi", "v3", ..] => StatusCode::NOT_FOUND.into_response(),
         ["openapi", "v2"] => openapi_v2(headers),
         ["version"] => json_answer(headers, &version_info()),
-        [which @ ("healthz" | "readyz" | "livez")] if query.get("verbose").is_some() => {
-            let checks: String = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
-            ([(CONTENT_TYPE, TEXT)], format!("{checks}{which} check passed\n")).into_response()
-        }
-        ["healthz" | "readyz" | "livez"] => ([(CONTENT_TYPE, TEXT)], "ok").into_response(),
-        ["healthz" | "readyz" | "livez", check] if CHECKS.contains(check) => {
-            ([(CONTENT_TYPE, TEXT)], "ok").into_response()
-        }
+        [which @ ("healthz" | "readyz" | "livez"), check @ ..] => health::respond_health(which, check, query)?,
         ["metrics"] => {
             ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores")], write_metrics(server))
                 .into_response()

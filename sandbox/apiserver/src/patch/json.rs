@@ -175,6 +175,9 @@ fn remove_value(document: &mut Value, path: &str, kind: &str) -> Result<Value, S
 
 fn replace_value(document: &mut Value, path: &str, value: Value) -> Result<(), String> {
     if path.is_empty() {
+        if !value.is_object() && !value.is_array() {
+            return Err("replace operation value must be object or array".to_owned());
+        }
         *document = value;
         return Ok(());
     }

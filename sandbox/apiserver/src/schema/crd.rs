@@ -166,10 +166,12 @@ pub fn validate_crd_status(crd: &Value) -> Vec<FieldError> {
 }
 
 fn validate_name(crd: &Value, errors: &mut Errors) {
-    let name = text_at(crd, "/metadata/name");
     let wanted = format!("{}.{}", text_at(crd, "/spec/names/plural"), text_at(crd, "/spec/group"));
-    if !name.is_empty() && name != wanted {
-        errors.invalid("metadata.name", &name.into(), "must be spec.names.plural+\".\"+spec.group");
+    for field in ["generateName", "name"] {
+        let name = text_at(crd, &format!("/metadata/{field}"));
+        if !name.is_empty() && name != wanted {
+            errors.invalid(format!("metadata.{field}"), &name.into(), "must be spec.names.plural+\".\"+spec.group");
+        }
     }
 }
 
@@ -187,6 +189,17 @@ fn validate_immutable(crd: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
+/// `schemaHasDefaults`.
+fn has_defaults(schema: Option<&Value>) -> bool {
+    let Some(Value::Object(schema)) = schema else { return false };
+    let of_each = ["properties", "patternProperties", "definitions"].into_iter().filter_map(|key| schema.get(key));
+    let of_all = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|key| schema.get(key));
+    schema.get("default").is_some_and(|default| !default.is_null())
+        || ["items", "not", "additionalProperties"].into_iter().any(|key| has_defaults(schema.get(key)))
+        || of_each.filter_map(Value::as_object).any(|all| all.values().any(|schema| has_defaults(Some(schema))))
+        || of_all.filter_map(Value::as_array).flatten().any(|schema| has_defaults(Some(schema)))
+}
+
 fn validate_spec(crd: &Value, errors: &mut Errors) {
     let versions = list_at(crd, "/spec/versions");
     validate_group(text_at(crd, "/spec/group"), errors);
@@ -195,6 +208,11 @@ fn validate_spec(crd: &Value, errors: &mut Errors) {
         "" => errors.required("spec.scope", ""),
         "Cluster" | "Namespaced" => {}
         other => errors.unsupported("spec.scope", &other.into(), &["Cluster", "Namespaced"]),
+    }
+    let preserves = crd.pointer("/spec/preserveUnknownFields") == Some(&Value::Bool(true));
+    if preserves && versions.iter().any(|version| has_defaults(version.pointer("/schema/openAPIV3Schema"))) {
+        let why = "must be false in order to use defaults in the schema";
+        errors.invalid("spec.preserveUnknownFields", &Value::Bool(true), why);
     }
     for (index, version) in versions.iter().enumerate() {
         if version.pointer("/schema/openAPIV3Schema").is_none_or(Value::is_null) {

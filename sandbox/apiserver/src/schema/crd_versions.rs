@@ -153,6 +153,11 @@ fn columns_at(columns: Option<&Value>, field: &str, errors: &mut Errors) {
 
 fn validate_selectable(version: &Value, field: &str, errors: &mut Errors) {
     const MOST: usize = 8;
+    let has_fields = !list_at(version, "/selectableFields").is_empty();
+    if has_fields && version.pointer("/schema/openAPIV3Schema").is_none_or(Value::is_null) {
+        errors.invalid(field, &"".into(), "may only be set when validations.schema is included");
+        return;
+    }
     let schema = Node::parse(version.pointer("/schema/openAPIV3Schema").unwrap_or(&Value::Null));
     let mut seen: Vec<String> = Vec::new();
     for (index, selectable) in list_at(version, "/selectableFields").iter().enumerate() {

@@ -123,6 +123,12 @@ pub fn object_meta(metadata: &Value, field: &str) -> Vec<FieldError> {
     if let Some(generation) = metadata.get("generation").filter(|g| g.as_i64().is_some_and(|g| g < 0)) {
         errors.push(invalid_field(&format!("{field}.generation"), generation, "must be greater than or equal to 0"));
     }
+    if let Some(namespace) = metadata.get("namespace").filter(|name| name.as_str().is_some_and(|name| !name.is_empty()))
+    {
+        let problems = crate::meta::label_problems(namespace.as_str().unwrap_or_default());
+        let field = format!("{field}.namespace");
+        errors.extend(problems.iter().map(|problem| invalid_field(&field, namespace, problem)));
+    }
     errors.extend(validate_labels(metadata, field));
     errors.extend(validate_annotations(metadata, field));
     errors.extend(validate_owners(metadata, field));
