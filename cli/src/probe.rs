@@ -1,6 +1,6 @@
 //! Starts what measures the way to other members, beside a collector.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use caldera_crds::published::PeerLink;
@@ -9,6 +9,7 @@ use caldera_runtime::{
     probe::{ProbeConfig, ProbePace, ProbeServer, run_probe_server, run_prober},
     tls::{RELOAD_EVERY, ServedTls, peer_client_config, server_config_with_client_ca},
 };
+use rustls::ClientConfig;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -23,11 +24,15 @@ const TAKEN_FOR_SENT: u64 = 2;
 /// Listens for other collectors until `stop`, if it is to. A replica without the lease does so too.
 ///
 /// # Errors
-/// If it can not listen there, or a certificate can not be used.
-pub fn start_probe_server(args: &ProbeArgs, stop: &CancellationToken) -> anyhow::Result<()> {
+/// If it can not listen there, a certificate can not be used, or flags do not go together.
+pub fn start_probe_server(args: &ProbeArgs, cluster: &str, stop: &CancellationToken) -> anyhow::Result<()> {
     anyhow::ensure!(
         !args.is_used() || args.probe_insecure || args.probe_cert_file.is_some(),
         "give --probe-cert-file, --probe-key-file and --probe-ca-file, or --probe-insecure to measure in plain text"
+    );
+    anyhow::ensure!(
+        args.probe_peers.iter().all(|peer| peer.cluster != cluster),
+        "--probe-peer {cluster}: that is the member of this collector"
     );
     let Some(address) = args.probe_listen else { return Ok(()) };
     let tls = match list_tls_files(args) {
@@ -48,36 +53,35 @@ pub fn start_probe_server(args: &ProbeArgs, stop: &CancellationToken) -> anyhow:
 }
 
 /// Asks other collectors until `stop`; what counts of it is what the collector publishes.
-///
-/// # Errors
-/// If a certificate can not be used.
-pub fn start_prober(args: &ProbeArgs, stop: CancellationToken) -> anyhow::Result<watch::Receiver<Vec<PeerLink>>> {
-    let (links, measured) = watch::channel(Vec::new());
+#[must_use]
+pub fn start_prober(args: &ProbeArgs, stop: CancellationToken) -> watch::Receiver<Option<Vec<PeerLink>>> {
     if args.probe_peers.is_empty() {
-        return Ok(measured);
+        return watch::channel(Some(Vec::new())).1;
     }
-    let tls = match list_tls_files(args) {
-        None => None,
-        Some(files) => {
-            let pems = files.map(|path| read_file(path)).into_iter().collect::<anyhow::Result<Vec<String>>>()?;
-            Some(Arc::new(peer_client_config(&read_identity(&pems), &pems[2])?))
-        }
-    };
+    let (links, measured) = watch::channel(None);
     let pace = ProbePace {
         latency: Duration::from_secs(args.probe_interval.into()),
         bandwidth: Duration::from_secs(args.probe_bandwidth_interval.into()),
         bytes_a_day: read_budget(args),
     };
-    if pace.load_bytes(args.probe_peers.len()).is_none() {
+    if pace.bytes_a_day > 0 && pace.load_bytes(args.probe_peers.len()).is_none() {
         tracing::warn!("--probe-bytes-a-day is too little for --probe-bandwidth-interval: only latency is measured");
     }
+    let files = list_tls_files(args).map(|files| files.map(ToOwned::to_owned));
+    let tls = Box::new(move || read_client_config(files.as_ref()).map_err(|error| format!("{error:#}")));
     let config = ProbeConfig { peers: args.probe_peers.clone(), pace, tls, clock: Arc::new(SystemClock) };
     tokio::spawn(run_prober(config, links, stop));
-    Ok(measured)
+    measured
+}
+
+fn read_client_config(files: Option<&[PathBuf; 3]>) -> anyhow::Result<Option<Arc<ClientConfig>>> {
+    let Some(files) = files else { return Ok(None) };
+    let pems = files.iter().map(|path| read_file(path)).collect::<anyhow::Result<Vec<String>>>()?;
+    Ok(Some(Arc::new(peer_client_config(&read_identity(&pems), &pems[2])?)))
 }
 
 /// Certificate, key and authority.
-fn list_tls_files(args: &ProbeArgs) -> Option<[&std::path::PathBuf; 3]> {
+fn list_tls_files(args: &ProbeArgs) -> Option<[&PathBuf; 3]> {
     Some([args.probe_cert_file.as_ref()?, args.probe_key_file.as_ref()?, args.probe_ca_file.as_ref()?])
 }
 

@@ -219,9 +219,8 @@ impl Fleet {
     /// Takes in the links between clusters that are declared; true if they are others than before.
     pub fn set_federation_topology(&mut self, links: FederationTopology) -> bool {
         let changed = self.declared != links;
-        self.relink |= changed;
-        self.links = links.clone();
         self.declared = links;
+        self.merge_links(changed);
         changed
     }
 
@@ -277,17 +276,22 @@ impl Fleet {
             Update::Up => member.down.take().is_some(),
             Update::Down(why) => {
                 member.inventory.mark_unlisted();
-                member.down.replace(why).is_none()
+                let is_new = member.down.replace(why).is_none();
+                let forgets = !member.measured_links.is_empty();
+                member.measured_links.clear();
+                member.dirty |= is_new;
+                self.merge_links(forgets);
+                return is_new || forgets;
             }
             Update::From(origin) => {
                 // Who measured the way to others does not say any more that it is as it was.
                 let forgets = origin == Origin::Member && !member.measured_links.is_empty();
                 if forgets {
                     member.measured_links.clear();
-                    self.relink = true;
                 }
                 member.origin = origin;
                 member.images.mark_changed();
+                self.merge_links(forgets);
                 return forgets;
             }
             // What is free does not depend on them.
@@ -305,12 +309,27 @@ impl Fleet {
             Update::Links(measured) => {
                 let changed = member.measured_links != measured;
                 member.measured_links = measured;
-                self.relink |= changed;
+                self.merge_links(changed);
                 return changed;
             }
         };
         member.dirty |= changed;
         changed
+    }
+
+    /// Brings the links up to date: what is declared, and what members measured of their ways to others that there are.
+    fn merge_links(&mut self, changed: bool) {
+        if !changed {
+            return;
+        }
+        self.relink = true;
+        let is_known = |name: &str| self.members.get(name).is_some_and(|member| member.known);
+        let measured = self.members.iter().filter(|(_, member)| member.known && !member.measured_links.is_empty());
+        let measured = measured.map(|(name, member)| {
+            let links = member.measured_links.iter().filter(|link| is_known(link.to.as_str()));
+            (name.as_str().into(), links.cloned().collect())
+        });
+        self.links = add_measured_links(&self.declared, &measured.collect());
     }
 
     /// Whoever `asks` (a workload, a binding) selects nodes as this gang does, or none do any more. Labels that gangs
@@ -333,9 +352,8 @@ impl Fleet {
             let known = self.members.values().filter(|member| member.known);
             let names: Vec<ClusterName> = known.map(|member| member.cluster.name.as_str().into()).collect();
             let names: Vec<&ClusterName> = names.iter().collect();
-            let measured = self.members.iter().filter(|(_, member)| member.known && !member.measured_links.is_empty());
-            let measured = measured.map(|(name, member)| (name.as_str().into(), member.measured_links.clone()));
-            self.links = add_measured_links(&self.declared, &measured.collect());
+            self.merge_links(true);
+            self.relink = false;
             self.near = self.links.group_by_links(&names);
             let mut bandwidths = self.links.list_bandwidths(&names);
             for (name, member) in &mut self.members {

@@ -44,12 +44,6 @@ impl ResourceName {
             || (name.contains('/') && self.is_counted() && !self.is_card())
     }
 
-    /// Whether there is as much of it as services leave, from minute to minute.
-    #[must_use]
-    pub fn is_oversold(&self) -> bool {
-        Self::OVERSOLD.contains(&self.as_str())
-    }
-
     /// Whether its amounts are bytes.
     #[must_use]
     pub fn counts_bytes(&self) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! Rule: the collector of each member listens, and asks those of the others. Latency is half of the shortest of some
 //! round trips, each round; bandwidth is what one connection carried to the other, at intervals, and costs so many
-//! bytes a day at most. Of the last rounds the middle counts, rounded to two digits, so that noise changes nothing. A
+//! bytes a day at most, of one peer after the other. Of the last rounds the middle counts, and noise changes nothing. A
 //! peer that did not answer for three rounds has no link, until it does again.
 //!
 //! Both sides show certificates of one authority, and the server's is for the name [`SERVER_NAME`] at whatever address
@@ -23,10 +23,11 @@ mod tests;
 use std::{collections::BTreeMap, net::TcpListener, sync::Arc, time::Duration};
 
 use caldera_crds::published::PeerLink;
+use futures::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use self::{exchange::Exchange, samples::PeerSamples};
+use self::samples::PeerSamples;
 use crate::{
     clock::{SharedClock, format_time},
     tls::ServedTls,
@@ -39,6 +40,8 @@ pub const SERVER_NAME: &str = "caldera-probe";
 pub const MOST_LOAD: u64 = 64 << 20;
 /// Bytes of one load at least: less says nothing of bandwidth.
 pub const LEAST_LOAD: u64 = 256 << 10;
+/// Peers whose latency is measured at once.
+const AT_ONCE: usize = 16;
 /// Peers that are measured at most.
 pub const MOST_PEERS: usize = 1_024;
 
@@ -79,14 +82,18 @@ impl ProbePace {
     }
 }
 
+/// How a prober shows who it is, and whom it believes, made anew for each round: certificates are renewed. `None`:
+/// nothing is encrypted.
+pub type MakeTls = Box<dyn Fn() -> Result<Option<Arc<rustls::ClientConfig>>, String> + Send + Sync>;
+
 /// What a prober is started with.
 pub struct ProbeConfig {
     /// Whom it asks.
     pub peers: Vec<Peer>,
     /// How often.
     pub pace: ProbePace,
-    /// How it shows who it is, and whom it believes; without it nothing is encrypted.
-    pub tls: Option<Arc<rustls::ClientConfig>>,
+    /// Its certificate.
+    pub tls: MakeTls,
     /// The time.
     pub clock: SharedClock,
 }
@@ -101,10 +108,9 @@ pub struct ProbeServer {
     pub bytes_a_day: u64,
 }
 
-/// Asks all peers, one after the other, until `stop`; `links` has what counts of it.
-pub async fn run_prober(config: ProbeConfig, links: watch::Sender<Vec<PeerLink>>, stop: CancellationToken) {
-    let mut peers: BTreeMap<&str, PeerSamples> = BTreeMap::new();
-    let load = config.pace.load_bytes(config.peers.len());
+/// Asks all peers until `stop`; `links` has what counts of it, and nothing before the first round.
+pub async fn run_prober(config: ProbeConfig, links: watch::Sender<Option<Vec<PeerLink>>>, stop: CancellationToken) {
+    let mut prober = Prober::new(&config);
     let mut rounds = tokio::time::interval(config.pace.latency);
     rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -113,49 +119,94 @@ pub async fn run_prober(config: ProbeConfig, links: watch::Sender<Vec<PeerLink>>
             () = stop.cancelled() => return,
             _ = rounds.tick() => {}
         }
-        for peer in config.peers.iter().take(MOST_PEERS) {
-            let samples = peers.entry(&peer.cluster).or_default();
-            let load = load.filter(|_| samples.is_load_due(config.pace.bandwidth));
-            let asked = tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                asked = measure_peer(&config, peer, load) => asked,
-            };
-            let failed_before = samples.has_failed();
-            match asked {
-                Ok(Exchange { latency, bandwidth }) => samples.observe(latency, bandwidth, config.clock.now()),
-                Err(why) => {
-                    samples.observe_failure();
-                    if !failed_before {
-                        tracing::warn!(peer = peer.cluster, address = peer.address, why, "a peer was not measured");
-                    }
-                }
-            }
-            let now = list_links(&peers);
-            links.send_if_modified(|known| {
-                *known != now && {
-                    *known = now;
-                    true
-                }
-            });
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = prober.measure_latencies() => {}
         }
+        links.send_replace(Some(prober.list_links()));
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = prober.measure_one_bandwidth() => {}
+        }
+        links.send_replace(Some(prober.list_links()));
     }
 }
 
-async fn measure_peer(config: &ProbeConfig, peer: &Peer, load: Option<u64>) -> Result<Exchange, String> {
-    exchange::measure_peer(&peer.address, config.tls.clone(), load).await
+/// The peers, with what was measured of each.
+struct Prober<'a> {
+    config: &'a ProbeConfig,
+    /// Bytes that may be sent to one peer in an interval, if that says anything.
+    load: Option<u64>,
+    samples: BTreeMap<&'a str, (&'a Peer, PeerSamples)>,
 }
 
-fn list_links(peers: &BTreeMap<&str, PeerSamples>) -> Vec<PeerLink> {
-    let link = |(cluster, samples): (&&str, &PeerSamples)| {
-        let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let measured = samples.summarize()?;
-        Some(PeerLink {
-            to: (*cluster).to_owned(),
-            latency_microseconds: Some(count(measured.latency)),
-            bandwidth_megabits: measured.bandwidth.map(count),
-            since: format_time(measured.at),
-        })
-    };
-    peers.iter().filter_map(link).collect()
+impl<'a> Prober<'a> {
+    fn new(config: &'a ProbeConfig) -> Self {
+        let ProbePace { latency, bandwidth, .. } = config.pace;
+        let samples = |peer: &'a Peer| (peer.cluster.as_str(), (peer, PeerSamples::new(latency, bandwidth)));
+        Self {
+            config,
+            load: config.pace.load_bytes(config.peers.len()),
+            samples: config.peers.iter().take(MOST_PEERS).map(samples).collect(),
+        }
+    }
+
+    /// Some at once: one that does not answer holds nobody else up.
+    async fn measure_latencies(&mut self) {
+        let tls = (self.config.tls)();
+        let ask = |peer: &Peer| {
+            let (peer, tls) = (peer.clone(), tls.clone());
+            async move {
+                let asked = match tls {
+                    Ok(tls) => exchange::measure_latency(&peer.address, tls).await,
+                    Err(why) => Err(why),
+                };
+                (peer, asked)
+            }
+        };
+        let questions: Vec<_> = self.samples.values().map(|(peer, _)| ask(peer)).collect();
+        let answers: Vec<_> = stream::iter(questions).buffer_unordered(AT_ONCE).collect().await;
+        let now = self.config.clock.now();
+        for (peer, asked) in answers {
+            let Some((_, samples)) = self.samples.get_mut(peer.cluster.as_str()) else { continue };
+            if let (Err(why), false) = (&asked, samples.has_failed()) {
+                tracing::warn!(peer = peer.cluster, address = peer.address, why, "a peer did not answer");
+            }
+            samples.observe_latency(asked.ok(), now);
+            samples.forget_old_bandwidth(self.config.pace.bandwidth, now);
+        }
+    }
+
+    /// That of the peer which is due for longest: no two loads share the way out.
+    async fn measure_one_bandwidth(&mut self) {
+        let (Some(load), every) = (self.load, self.config.pace.bandwidth) else { return };
+        let due = self.samples.values_mut().filter_map(|(peer, samples)| {
+            let due = samples.load_due_for(every)?;
+            Some((due, *peer, samples))
+        });
+        let Some((_, peer, samples)) = due.max_by_key(|(due, ..)| *due) else { return };
+        let Ok(tls) = (self.config.tls)() else { return };
+        samples.begin_load();
+        match exchange::measure_bandwidth(&peer.address, tls, load).await {
+            Ok(Some(bandwidth)) => samples.observe_bandwidth(bandwidth, self.config.clock.now()),
+            Ok(None) => tracing::debug!(peer = peer.cluster, "a peer takes no more bytes today"),
+            Err(why) => tracing::warn!(peer = peer.cluster, why, "the bandwidth to a peer was not measured"),
+        }
+    }
+
+    fn list_links(&self) -> Vec<PeerLink> {
+        let link = |(cluster, (_, samples)): (&&str, &(&Peer, PeerSamples))| {
+            let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+            let measured = samples.published()?;
+            Some(PeerLink {
+                to: (*cluster).to_owned(),
+                latency_microseconds: Some(count(measured.latency)),
+                bandwidth_megabits: measured.bandwidth.map(count),
+                since: format_time(measured.since),
+            })
+        };
+        self.samples.iter().filter_map(link).collect()
+    }
 }

@@ -206,7 +206,9 @@ impl World {
     #[must_use]
     pub fn main_resource(&self) -> ResourceName {
         let plain = ["cpu", "memory", "pods", "storage", "ephemeral-storage"];
-        let is_device = |name: &str| !plain.contains(&name) && !name.starts_with("hugepages-");
+        let is_device = |name: &str| {
+            !plain.contains(&name) && !name.starts_with("hugepages-") && !ResourceName::OVERSOLD.contains(&name)
+        };
         let total = self.total();
         let devices = total.iter().filter(|(name, _)| is_device(name.as_str()));
         // Of equal amounts the first by name.

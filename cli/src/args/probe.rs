@@ -40,7 +40,7 @@ pub struct ProbeArgs {
     pub probe_bandwidth_interval: u32,
     /// Bytes that are sent in a day at most to measure bandwidth, to all members together, and twice as many that are
     /// taken. With 0 only latency is measured.
-    #[arg(long, default_value = "1Gi", value_name = "BYTES")]
+    #[arg(long, default_value = "1Gi", value_name = "BYTES", value_parser = parse_bytes)]
     pub probe_bytes_a_day: Quantity,
 }
 
@@ -50,6 +50,11 @@ impl ProbeArgs {
     pub const fn is_used(&self) -> bool {
         self.probe_listen.is_some() || !self.probe_peers.is_empty()
     }
+}
+
+fn parse_bytes(text: &str) -> Result<Quantity, String> {
+    let bytes: Quantity = text.parse().map_err(|error| format!("{error}"))?;
+    if bytes.is_negative() { Err("it can not be less than 0".to_owned()) } else { Ok(bytes) }
 }
 
 fn parse_peer(text: &str) -> Result<Peer, String> {
@@ -67,6 +72,12 @@ fn parse_peer(text: &str) -> Result<Peer, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_budget_is_no_less_than_nothing() {
+        assert!(parse_bytes("0").is_ok() && parse_bytes("10Mi").is_ok());
+        assert!(parse_bytes("-5").is_err() && parse_bytes("much").is_err());
+    }
 
     #[test]
     fn a_peer_is_a_name_and_an_address() {

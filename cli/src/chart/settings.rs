@@ -157,6 +157,9 @@ fn match_flags(component: &str) -> String {
     format!("^--(({})=.+{plain})$", valued.join("|"))
 }
 
+/// Measuring the way to other members wants certificates, which no pod of the chart has.
+const PROBE: &str = "probe-";
+
 /// Flags that take a value, and those that take none.
 fn list_flags(component: &str) -> (Vec<String>, Vec<String>) {
     let mut command = Args::command();
@@ -166,7 +169,8 @@ fn list_flags(component: &str) -> (Vec<String>, Vec<String>) {
         |arg: &clap::Arg| arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "FILE"));
     let given = command.get_arguments().filter(|arg| !names_file(arg) && !arg.is_hide_set());
     let flags = given.filter_map(|arg| Some((arg.get_long()?.to_owned(), arg.get_action().takes_values())));
-    let mut flags: Vec<(String, bool)> = flags.filter(|(name, _)| !SET.contains(&name.as_str())).collect();
+    let mut flags: Vec<(String, bool)> =
+        flags.filter(|(name, _)| !SET.contains(&name.as_str()) && !name.starts_with(PROBE)).collect();
     flags.sort();
     let (valued, plain): (Vec<_>, Vec<_>) = flags.into_iter().partition(|(_, takes_value)| *takes_value);
     let names = |flags: Vec<(String, bool)>| flags.into_iter().map(|(name, _)| name).collect();

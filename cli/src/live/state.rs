@@ -11,6 +11,7 @@ use caldera_core::{
     place::{Cluster, Queues},
     queue::FairHistory,
     resources::Resources,
+    split::add_measured_links,
 };
 use caldera_simulate::{
     live::{Member, State},
@@ -34,11 +35,16 @@ pub(super) fn build_state(
     reported: Vec<(String, Update)>,
 ) -> State {
     let seen = take_snapshot(controller);
+    let measured = reported.iter().filter_map(|(name, update)| match update {
+        Update::Links(links) if !links.is_empty() => Some((name.as_str().into(), links.clone())),
+        _ => None,
+    });
+    let links = add_measured_links(&seen.links, &measured.collect());
     State {
         now: now.into(),
         members: read_members(seen.clusters, reported),
         queues: seen.queues,
-        links: seen.links,
+        links,
         rules: Rules { reservations: seen.reservations, ..read_rules(settings, history) },
         jobs: seen.jobs,
         ..State::default()

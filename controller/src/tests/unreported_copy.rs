@@ -66,10 +66,11 @@ fn a_binding_that_nobody_called_scheduled_yet_is_left_alone() {
 }
 
 #[test]
-fn a_status_that_is_emptied_for_ever_costs_eight_writes() {
+fn a_status_that_is_emptied_for_ever_costs_a_write_each_ten_minutes() {
     let mut world = placed();
     for _ in 0..40 {
         world.pass(300);
     }
-    assert_eq!(count_requests(&world), 8);
+    // In 200 minutes.
+    assert!((18..26).contains(&count_requests(&world)), "{}", count_requests(&world));
 }

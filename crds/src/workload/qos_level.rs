@@ -5,13 +5,15 @@
 //! a node need it, its agent evicts pods of level `BE` alone. It lets `LS`, `BE` and pods without a level use oversold
 //! resources, but not `LC` and `HLS`.
 //!
-//! A workload is best effort where all of its pods are. One that is may be evicted for others unless it says no, and
-//! gives way first. That it is latency critical gains it nothing: whoever submits a job may say so.
+//! A workload is best effort where all of its pods are. What other projects' controllers make of their jobs nobody
+//! knows here, and of a group of Pods no one speaks for the others: these are never best effort. One that is may be
+//! evicted for others unless it says no, and gives way first. That it is latency critical gains it nothing: whoever
+//! submits a job may say so.
 
 use caldera_core::resources::ResourceName;
 use serde_json::Value;
 
-use super::{field::Field, list_pod_templates, says_preemptable};
+use super::{WorkloadKind, field::Field, list_pod_templates, member_queue::POD_GROUPS, says_preemptable};
 use crate::{
     names::volcano::{PREEMPTABLE, QOS_LEVEL},
     object::annotation_of,
@@ -24,8 +26,13 @@ const LATENCY_SENSITIVE: &str = "LS";
 /// Whether all pods of a workload are best effort.
 #[must_use]
 pub fn is_best_effort(object: &Value) -> bool {
+    let is_whole = match WorkloadKind::of_object(object) {
+        Some(WorkloadKind::Pod) => POD_GROUPS.iter().all(|group| annotation_of(object, group).is_none()),
+        Some(kind) => kind.layout().is_none(),
+        None => false,
+    };
     let templates = list_pod_templates(&Field::unnamed(object));
-    !templates.is_empty() && templates.iter().all(|template| level_of(template.value) == Some(BEST_EFFORT))
+    is_whole && !templates.is_empty() && templates.iter().all(|template| level_of(template.value) == Some(BEST_EFFORT))
 }
 
 /// A sentence for each QoS level of a workload that does not do what it seems to.
@@ -110,6 +117,14 @@ mod tests {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"annotations": {QOS_LEVEL: "BE"}}, "spec": {},
         });
         assert!(is_best_effort(&pod));
+        let mut grouped = pod;
+        grouped["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = "g".into();
+        assert!(!is_best_effort(&grouped), "it does not speak for the others of its group");
+        let spark = json!({
+            "apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication",
+            "spec": {"driver": {"template": template(Some("BE"))}, "executor": {"instances": 9}},
+        });
+        assert!(!is_best_effort(&spark), "its executors have no template");
     }
 
     #[test]

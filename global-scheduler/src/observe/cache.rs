@@ -313,7 +313,9 @@ impl Cache {
 
     /// Applies an update of a member.
     pub fn apply_member(&mut self, cluster: &str, update: Update) {
+        let may_move_links = matches!(update, Update::Links(_) | Update::From(_) | Update::Down(_));
         if self.fleet.apply_update(cluster, update) {
+            self.topology_changed |= may_move_links;
             self.requeue_unschedulable();
         }
     }

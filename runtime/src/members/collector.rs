@@ -97,8 +97,9 @@ pub struct Config {
     pub registry: SharedRegistry,
     /// What makes domains of a member without HyperNodes.
     pub topology_labels: Option<TopologyLabels>,
-    /// Its ways to other members, as they were measured last.
-    pub links: watch::Receiver<Vec<PeerLink>>,
+    /// Its ways to other members, as they were measured last; `None` before anything was: then what was published
+    /// before stays.
+    pub links: watch::Receiver<Option<Vec<PeerLink>>>,
 }
 
 impl Config {
@@ -114,7 +115,7 @@ impl Config {
             counts: WriteCounts::default(),
             registry: SharedRegistry::default(),
             topology_labels: None,
-            links: watch::channel(Vec::new()).1,
+            links: watch::channel(Some(Vec::new())).1,
         }
     }
 }
@@ -182,6 +183,8 @@ struct Collector {
     /// What was written last, and how many parts there may be beside.
     parts: Vec<Part>,
     stored_parts: Option<u32>,
+    /// The links that another collector published before this one.
+    stored_links: Vec<PeerLink>,
     heartbeat: Option<Heartbeat>,
     dirty: bool,
     heartbeat_due: bool,
@@ -210,6 +213,7 @@ impl Collector {
             measured: None,
             parts: Vec::new(),
             stored_parts: None,
+            stored_links: Vec::new(),
             heartbeat: None,
             dirty: false,
             heartbeat_due: false,
@@ -322,12 +326,15 @@ impl Collector {
 
     async fn write_parts(&mut self) -> Result<(), Failure> {
         self.refresh_domains();
-        let Some(contents) = self.view.listed_contents() else { return Ok(()) };
+        if self.view.listed_contents().is_none() {
+            return Ok(());
+        }
         // One that starts goes on with the division that is there.
         let there = match self.stored_parts {
             Some(there) => there,
-            None => self.count_stored_parts().await?,
+            None => self.read_stored_heartbeat().await?,
         };
+        let Some(contents) = self.view.listed_contents() else { return Ok(()) };
         let parts =
             divide_contents(contents, if self.parts.is_empty() { there } else { part_count(&self.parts) }.max(1));
         let mut bytes = 0;
@@ -352,13 +359,15 @@ impl Collector {
         Ok(())
     }
 
-    /// How many parts are there, whoever wrote them.
-    async fn count_stored_parts(&self) -> Result<u32, Failure> {
+    /// How many parts are there, whoever wrote them; the links that are published are kept.
+    async fn read_stored_heartbeat(&mut self) -> Result<u32, Failure> {
         let objects: Api<ClusterInventory> = Api::all(self.host.clone());
         let asked = tokio::time::timeout(READ_TIMEOUT, objects.get_opt(&self.config.cluster)).await;
         match asked {
             Ok(Ok(object)) => {
-                Ok(object.and_then(|object| object.spec.heartbeat).map_or(0, |heartbeat| heartbeat.parts))
+                let heartbeat = object.and_then(|object| object.spec.heartbeat).unwrap_or_default();
+                self.stored_links = heartbeat.links;
+                Ok(heartbeat.parts)
             }
             Ok(Err(error)) => Err(write::classify_error(error)),
             Err(_) => Err(Failure::Transient("the host does not say in time what is published".to_owned())),
@@ -377,7 +386,7 @@ impl Collector {
             fault: self.fault.clone(),
             load: self.sum_load(),
             images: encode_images(self.view.nodes()),
-            links: self.config.links.borrow().clone(),
+            links: self.config.links.borrow().clone().unwrap_or_else(|| self.stored_links.clone()),
         };
         let spec = json!({"cluster": self.config.cluster, "heartbeat": heartbeat});
         self.apply_object(&self.config.cluster.clone(), spec).await?;

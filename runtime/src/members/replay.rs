@@ -51,7 +51,7 @@ impl Member {
     /// and the member answered.
     pub(super) async fn replay_published(&mut self) -> Option<Connection> {
         let mut replayed: Option<Arc<Published>> = None;
-        let (mut reported, mut images, mut links) = (None, None, Vec::new());
+        let (mut reported, mut images, mut links) = (None, None, None);
         loop {
             if let Some(published) = &mut self.published {
                 published.mark_unchanged();
@@ -70,9 +70,9 @@ impl Member {
                 images = Some(now);
             }
             let now = published.heartbeat.decode_links();
-            if links != now {
+            if links.as_ref() != Some(&now) {
                 self.send_update(Update::Links(now.clone())).await;
-                links = now;
+                links = Some(now);
             }
             if !replayed.as_ref().is_some_and(|before| Arc::ptr_eq(before, &published)) {
                 match updates_since(&published, replayed.as_deref()) {

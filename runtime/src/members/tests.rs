@@ -136,6 +136,7 @@ async fn a_published_member_is_not_watched_until_its_collector_is_late_and_not_t
     let mut world = world(0, Some(one_node()));
     assert!(!origin_is_late(&world.next().await));
     assert_eq!(world.next().await, Update::Images(ClusterImages::default()));
+    assert_eq!(world.next().await, Update::Links(Vec::new()));
     assert!(matches!(world.next().await, Update::Change(Change::HyperNodes(all)) if all.is_empty()));
     assert!(matches!(world.next().await, Update::Change(Change::NumaTopologies(all)) if all.is_empty()));
     assert!(matches!(world.next().await, Update::Change(Change::AllDevices(all)) if all.is_empty()));
@@ -170,6 +171,7 @@ async fn what_nodes_use_is_told_as_it_is_published_and_what_is_no_load_is_none()
     let mut world = world_with(0, Some(one_node()), load("1e30"));
     assert!(!origin_is_late(&world.next().await));
     assert!(matches!(world.next().await, Update::Images(_)));
+    assert_eq!(world.next().await, Update::Links(Vec::new()));
     assert!(matches!(world.next().await, Update::Change(Change::HyperNodes(_))));
 }
 
@@ -199,6 +201,7 @@ async fn what_is_no_inventory_is_refused_whole_and_the_member_asked() {
     let mut world = world(0, Some(part));
     assert!(!origin_is_late(&world.next().await));
     assert!(matches!(world.next().await, Update::Images(_)));
+    assert_eq!(world.next().await, Update::Links(Vec::new()));
     let Update::Down(why) = world.next().await else { panic!("it was told") };
     assert!(why.contains("no inventory: there is no node 7"), "{why}");
 }

@@ -23,27 +23,24 @@ use tokio::{
     time::Instant,
 };
 
+use tokio_util::task::AbortOnDropHandle;
+
 use super::{LEAST_LOAD, SERVER_NAME};
 
 /// Round trips of a round.
 const ROUND_TRIPS: u32 = 5;
-/// For all of an exchange: a load of a way so slow that it takes longer is none.
-const TIMEOUT: Duration = Duration::from_secs(25);
+/// For the round trips of a round, with the connection.
+const LATENCY_TIMEOUT: Duration = Duration::from_secs(5);
+/// For a load: of a way so slow that it takes longer nothing is known.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(25);
 /// Bytes of one frame of a load.
 const CHUNK: usize = 64 << 10;
+/// No way carries more; what a peer answers is its word.
+const MOST_MEGABITS: u64 = 10_000_000;
 /// Bytes of an answer that are read.
 const MOST_ANSWER: usize = 4_096;
 /// Bytes that a megabit a second carries in a second.
 const BYTES_OF_MEGABIT: u64 = 125_000;
-
-/// What an exchange found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Exchange {
-    /// Microseconds one way.
-    pub(super) latency: u64,
-    /// Megabits a second, if it was asked for.
-    pub(super) bandwidth: Option<u64>,
-}
 
 /// What a server says of a load.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -54,44 +51,54 @@ pub(super) struct LoadAnswer {
 
 type RequestBody = BoxBody<Bytes, Infallible>;
 
-/// Measures the way to a peer; `load` is how many bytes may be sent, where bandwidth is due.
-pub(super) async fn measure_peer(
-    address: &str,
-    tls: Option<Arc<rustls::ClientConfig>>,
-    load: Option<u64>,
-) -> Result<Exchange, String> {
-    let exchange = async {
-        let tcp = TcpStream::connect(address).await.map_err(|error| format!("failed to connect: {error}"))?;
-        let _ = tcp.set_nodelay(true);
-        let Some(tls) = tls else { return exchange_over(tcp, load).await };
-        let name = ServerName::try_from(SERVER_NAME).map_err(|error| error.to_string())?;
-        let stream = tokio_rustls::TlsConnector::from(tls).connect(name, tcp).await;
-        exchange_over(stream.map_err(|error| format!("TLS failed: {error}"))?, load).await
-    };
-    tokio::time::timeout(TIMEOUT, exchange).await.unwrap_or_else(|_| Err("it took too long".to_owned()))
+type Tls = Option<Arc<rustls::ClientConfig>>;
+
+/// Microseconds to a peer one way: half of the shortest of some round trips.
+pub(super) async fn measure_latency(address: &str, tls: Tls) -> Result<u64, String> {
+    with_peer(address, tls, LATENCY_TIMEOUT, async |sender| ask_round_trips(sender).await).await
 }
 
-async fn exchange_over<S>(stream: S, load: Option<u64>) -> Result<Exchange, String>
+/// Megabits a second to a peer, of `most` bytes at most; `None` where it takes no more today.
+pub(super) async fn measure_bandwidth(address: &str, tls: Tls, most: u64) -> Result<Option<u64>, String> {
+    with_peer(address, tls, LOAD_TIMEOUT, async |sender| send_loads(sender, most).await).await
+}
+
+/// Whatever happens to the question, its connection ends with it.
+async fn with_peer<T>(
+    address: &str,
+    tls: Tls,
+    within: Duration,
+    ask: impl AsyncFnOnce(&mut SendRequest<RequestBody>) -> Result<T, String>,
+) -> Result<T, String> {
+    let asked = async {
+        let tcp = TcpStream::connect(address).await.map_err(|error| format!("failed to connect: {error}"))?;
+        let _ = tcp.set_nodelay(true);
+        let (mut sender, _connection) = match tls {
+            None => open_connection(tcp).await?,
+            Some(tls) => {
+                let name = ServerName::try_from(SERVER_NAME).map_err(|error| error.to_string())?;
+                let stream = tokio_rustls::TlsConnector::from(tls).connect(name, tcp).await;
+                open_connection(stream.map_err(|error| format!("TLS failed: {error}"))?).await?
+            }
+        };
+        ask(&mut sender).await
+    };
+    tokio::time::timeout(within, asked).await.unwrap_or_else(|_| Err("it took too long".to_owned()))
+}
+
+async fn open_connection<S>(stream: S) -> Result<(SendRequest<RequestBody>, AbortOnDropHandle<()>), String>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| format!("HTTP failed: {error}"))?;
-    let connection = tokio::spawn(connection);
-    let found = async {
-        let latency = measure_latency(&mut sender).await?;
-        let bandwidth = match load {
-            Some(most) => measure_bandwidth(&mut sender, most).await?,
-            None => None,
-        };
-        Ok(Exchange { latency, bandwidth })
-    };
-    let found = found.await;
-    connection.abort();
-    found
+    let opened = http1::handshake(TokioIo::new(stream)).await;
+    let (sender, connection) = opened.map_err(|error| format!("HTTP failed: {error}"))?;
+    let connection = tokio::spawn(async move {
+        let _ = connection.await;
+    });
+    Ok((sender, AbortOnDropHandle::new(connection)))
 }
 
-async fn measure_latency(sender: &mut SendRequest<RequestBody>) -> Result<u64, String> {
+async fn ask_round_trips(sender: &mut SendRequest<RequestBody>) -> Result<u64, String> {
     let mut shortest = u64::MAX;
     for _ in 0..ROUND_TRIPS {
         let began = Instant::now();
@@ -101,8 +108,7 @@ async fn measure_latency(sender: &mut SendRequest<RequestBody>) -> Result<u64, S
     Ok(shortest / 2)
 }
 
-/// `None` where the peer takes no more today.
-async fn measure_bandwidth(sender: &mut SendRequest<RequestBody>, most: u64) -> Result<Option<u64>, String> {
+async fn send_loads(sender: &mut SendRequest<RequestBody>, most: u64) -> Result<Option<u64>, String> {
     let Some(first) = send_load(sender, LEAST_LOAD.min(most)).await? else { return Ok(None) };
     let second = first.saturating_mul(BYTES_OF_MEGABIT).min(most.saturating_sub(LEAST_LOAD));
     if second < 2 * LEAST_LOAD {
@@ -119,7 +125,7 @@ async fn send_load(sender: &mut SendRequest<RequestBody>, bytes: u64) -> Result<
     };
     let answer: LoadAnswer =
         serde_json::from_slice(&answer).map_err(|error| format!("it answered no rate: {error}"))?;
-    Ok(Some(answer.megabits))
+    Ok(Some(answer.megabits.min(MOST_MEGABITS)))
 }
 
 /// The answer's body; `None` where the peer takes no more today.

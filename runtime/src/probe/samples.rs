@@ -1,7 +1,9 @@
 //! What counts of what was measured of one peer.
 //!
-//! Rule: the middle of the last five latencies, and of the last three bandwidths, rounded to two digits. After three
-//! rounds in a row without an answer nothing counts, and what was measured before is forgotten.
+//! Rule: the middle of the last five latencies, and of the last three bandwidths, in two digits. It is published when
+//! it differs by a tenth from what is published, so that noise changes nothing. After three rounds in a row without an
+//! answer nothing counts, and what was measured before is forgotten. A bandwidth that was not measured for three
+//! intervals is forgotten too. A load that fails was one: it is not due again before the next interval.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -11,15 +13,20 @@ use tokio::time::Instant;
 const LATENCIES: usize = 5;
 const BANDWIDTHS: usize = 3;
 const MOST_FAILURES: u32 = 3;
+/// Intervals after which a bandwidth is too old.
+const MOST_INTERVALS: u32 = 3;
 
 /// The last samples of a peer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct PeerSamples {
     latencies: VecDeque<u64>,
     bandwidths: VecDeque<u64>,
     failures: u32,
-    loaded: Option<Instant>,
-    at: Option<Timestamp>,
+    /// When a load was last begun; at first when the prober was started.
+    loaded: Instant,
+    /// When one last ended well.
+    known: Option<Instant>,
+    published: Option<MeasuredPeer>,
 }
 
 /// What counts.
@@ -29,32 +36,47 @@ pub(super) struct MeasuredPeer {
     pub(super) latency: u64,
     /// Megabits a second.
     pub(super) bandwidth: Option<u64>,
-    /// When one of them last changed what counts.
-    pub(super) at: Timestamp,
+    /// Since when that counts.
+    pub(super) since: Timestamp,
 }
 
 impl PeerSamples {
-    /// A peer answered.
-    pub(super) fn observe(&mut self, latency: u64, bandwidth: Option<u64>, now: Timestamp) {
-        let before = self.middle_values();
-        self.failures = 0;
-        push_bounded(&mut self.latencies, latency, LATENCIES);
-        if let Some(bandwidth) = bandwidth {
-            push_bounded(&mut self.bandwidths, bandwidth, BANDWIDTHS);
-            self.loaded = Some(Instant::now());
-        }
-        // Else each heartbeat would be another one.
-        if before != self.middle_values() {
-            self.at = Some(now);
+    /// A peer whose first load is due after `first`.
+    pub(super) fn new(first: Duration, every: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            latencies: VecDeque::new(),
+            bandwidths: VecDeque::new(),
+            failures: 0,
+            loaded: now.checked_sub(every.saturating_sub(first)).unwrap_or(now),
+            known: None,
+            published: None,
         }
     }
 
-    /// A peer did not answer.
-    pub(super) fn observe_failure(&mut self) {
-        self.failures = self.failures.saturating_add(1);
-        if self.failures >= MOST_FAILURES {
-            *self = Self { failures: self.failures, ..Self::default() };
+    /// A peer answered, or did not.
+    pub(super) fn observe_latency(&mut self, latency: Option<u64>, now: Timestamp) {
+        match latency {
+            Some(latency) => {
+                self.failures = 0;
+                push_bounded(&mut self.latencies, latency, LATENCIES);
+            }
+            None => {
+                self.failures = self.failures.saturating_add(1);
+                if self.failures >= MOST_FAILURES {
+                    self.latencies.clear();
+                    self.bandwidths.clear();
+                }
+            }
         }
+        self.publish(now);
+    }
+
+    /// A load ended.
+    pub(super) fn observe_bandwidth(&mut self, bandwidth: u64, now: Timestamp) {
+        self.known = Some(Instant::now());
+        push_bounded(&mut self.bandwidths, bandwidth, BANDWIDTHS);
+        self.publish(now);
     }
 
     /// The last round had no answer.
@@ -62,20 +84,52 @@ impl PeerSamples {
         self.failures > 0
     }
 
-    /// Whether its bandwidth is to be measured again.
-    pub(super) fn is_load_due(&self, every: Duration) -> bool {
-        self.loaded.is_none_or(|loaded| loaded.elapsed() >= every)
+    /// For how long its bandwidth is due to be measured; then it counts as begun. Nothing is sent to who does not
+    /// answer.
+    pub(super) fn load_due_for(&self, every: Duration) -> Option<Duration> {
+        self.loaded.elapsed().checked_sub(every).filter(|_| !self.has_failed() && !self.latencies.is_empty())
+    }
+
+    /// A load begins.
+    pub(super) fn begin_load(&mut self) {
+        self.loaded = Instant::now();
+    }
+
+    /// Forgets a bandwidth that is too old.
+    pub(super) fn forget_old_bandwidth(&mut self, every: Duration, now: Timestamp) {
+        if self.known.is_some_and(|known| known.elapsed() > every * MOST_INTERVALS) {
+            (self.known, self.bandwidths) = (None, VecDeque::new());
+            self.publish(now);
+        }
     }
 
     /// What counts; `None` where nothing was measured.
-    pub(super) fn summarize(&self) -> Option<MeasuredPeer> {
-        let (latency, bandwidth) = self.middle_values();
-        Some(MeasuredPeer { latency: latency?, bandwidth, at: self.at? })
+    pub(super) const fn published(&self) -> Option<MeasuredPeer> {
+        self.published
     }
 
-    fn middle_values(&self) -> (Option<u64>, Option<u64>) {
-        (find_middle(&self.latencies), find_middle(&self.bandwidths))
+    fn publish(&mut self, now: Timestamp) {
+        let Some(latency) = find_middle(&self.latencies) else {
+            self.published = None;
+            return;
+        };
+        let measured = MeasuredPeer { latency, bandwidth: find_middle(&self.bandwidths), since: now };
+        let is_same = self.published.is_some_and(|before| {
+            is_near(before.latency, measured.latency)
+                && match (before.bandwidth, measured.bandwidth) {
+                    (Some(before), Some(bandwidth)) => is_near(before, bandwidth),
+                    (before, bandwidth) => before == bandwidth,
+                }
+        });
+        if !is_same {
+            self.published = Some(measured);
+        }
     }
+}
+
+/// Within a tenth.
+const fn is_near(before: u64, now: u64) -> bool {
+    before.abs_diff(now) <= before / 10
 }
 
 fn push_bounded(samples: &mut VecDeque<u64>, sample: u64, most: usize) {
@@ -101,8 +155,14 @@ fn round_to_two_digits(number: u64) -> u64 {
 mod tests {
     use super::*;
 
+    const HOUR: Duration = Duration::from_secs(3_600);
+
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
+    }
+
+    fn peer() -> PeerSamples {
+        PeerSamples::new(Duration::from_secs(60), HOUR)
     }
 
     #[test]
@@ -112,32 +172,65 @@ mod tests {
         assert!(round_to_two_digits(u64::MAX) > u64::MAX / 2);
     }
 
-    #[test]
-    fn the_middle_of_the_last_samples_counts_so_that_one_that_is_off_changes_nothing() {
-        let mut samples = PeerSamples::default();
-        assert_eq!(samples.summarize(), None);
-        for (second, latency) in [500, 502, 9_000, 499].into_iter().enumerate() {
-            samples.observe(latency, (second == 0).then_some(940), at(second as i64));
+    #[tokio::test(start_paused = true)]
+    async fn noise_and_one_sample_that_is_off_change_nothing() {
+        let mut samples = peer();
+        assert_eq!(samples.published(), None);
+        samples.observe_latency(Some(500), at(0));
+        samples.observe_bandwidth(940, at(1));
+        let counts = MeasuredPeer { latency: 500, bandwidth: Some(940), since: at(1) };
+        for (second, latency) in [530, 9_000, 545, 470, 545].into_iter().enumerate() {
+            samples.observe_latency(Some(latency), at(10 + second as i64));
+            assert_eq!(samples.published(), Some(counts), "{latency}");
         }
-        let counts = samples.summarize().unwrap();
-        assert_eq!((counts.latency, counts.bandwidth), (500, Some(940)));
-        assert_eq!(counts.at, at(0), "it did not change since");
-        for second in 4..8 {
-            samples.observe(2_000, None, at(second));
+        for second in 20..25 {
+            samples.observe_latency(Some(2_000), at(second));
         }
-        assert_eq!(samples.summarize().map(|counts| counts.latency), Some(2_000), "it really is another one now");
+        assert_eq!(samples.published().map(|counts| counts.latency), Some(2_000), "it really is another one now");
     }
 
-    #[test]
-    fn a_peer_that_does_not_answer_for_three_rounds_has_no_link() {
-        let mut samples = PeerSamples::default();
-        samples.observe(500, Some(10), at(0));
-        samples.observe_failure();
-        samples.observe_failure();
-        assert!(samples.summarize().is_some() && samples.has_failed());
-        samples.observe_failure();
-        assert_eq!(samples.summarize(), None);
-        samples.observe(700, None, at(9));
-        assert_eq!(samples.summarize(), Some(MeasuredPeer { latency: 700, bandwidth: None, at: at(9) }));
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_does_not_answer_for_three_rounds_has_no_link() {
+        let mut samples = peer();
+        samples.observe_latency(Some(500), at(0));
+        samples.observe_bandwidth(10, at(0));
+        samples.observe_latency(None, at(1));
+        samples.observe_latency(None, at(2));
+        assert!(samples.published().is_some() && samples.has_failed());
+        samples.observe_latency(None, at(3));
+        assert_eq!(samples.published(), None);
+        samples.observe_latency(Some(700), at(9));
+        assert_eq!(samples.published(), Some(MeasuredPeer { latency: 700, bandwidth: None, since: at(9) }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_load_that_fails_is_not_due_again_before_the_next_interval() {
+        let mut samples = peer();
+        samples.observe_latency(Some(500), at(0));
+        assert_eq!(samples.load_due_for(HOUR), None, "not at once: a collector may be started again and again");
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert!(samples.load_due_for(HOUR).is_some());
+        samples.begin_load();
+        for second in 1..5 {
+            samples.observe_latency(None, at(second));
+        }
+        samples.observe_latency(Some(500), at(9));
+        tokio::time::advance(Duration::from_secs(3_000)).await;
+        assert_eq!(samples.load_due_for(HOUR), None);
+        tokio::time::advance(Duration::from_secs(700)).await;
+        assert!(samples.load_due_for(HOUR).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bandwidth_that_is_not_measured_any_more_is_forgotten() {
+        let mut samples = peer();
+        samples.observe_latency(Some(500), at(0));
+        samples.observe_bandwidth(10, at(0));
+        tokio::time::advance(HOUR * 3).await;
+        samples.forget_old_bandwidth(HOUR, at(1));
+        assert_eq!(samples.published().and_then(|counts| counts.bandwidth), Some(10));
+        tokio::time::advance(HOUR).await;
+        samples.forget_old_bandwidth(HOUR, at(2));
+        assert_eq!(samples.published().map(|counts| counts.bandwidth), Some(None));
     }
 }

@@ -16,7 +16,7 @@ use axum::{
 };
 use caldera_core::token_bucket::{Refill, TokenBucket};
 use http_body_util::BodyExt;
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{MOST_LOAD, ProbeServer, exchange::LoadAnswer};
@@ -25,21 +25,28 @@ use crate::bounded::{Bounds, serve_bounded};
 /// Seconds of a day: the ticks in which a budget is filled.
 const DAY: u64 = 86_400;
 
+/// Loads at once: more would measure each other.
+const LOADS: usize = 2;
+/// A part of a day's budget that is there at the start.
+const FIRST_PART: u64 = 24;
+
 /// What may still be taken.
 struct DailyBudget {
     began: Instant,
     refill: Refill,
     bucket: Mutex<TokenBucket>,
+    loads: Semaphore,
 }
 
 impl DailyBudget {
     fn new(bytes_a_day: u64) -> Self {
-        let bytes = i64::try_from(bytes_a_day.max(DAY)).unwrap_or(i64::MAX);
-        let refill = Refill { each_tick: bytes / DAY.cast_signed(), most: bytes };
-        Self { began: Instant::now(), refill, bucket: Mutex::new(TokenBucket::new(bytes, 0)) }
+        let count = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let refill = Refill { each_tick: count(bytes_a_day / DAY), most: count(bytes_a_day) };
+        let bucket = Mutex::new(TokenBucket::new(count(bytes_a_day / FIRST_PART), 0));
+        Self { began: Instant::now(), refill, bucket, loads: Semaphore::new(LOADS) }
     }
 
-    /// Whether a load may begin. Its bytes are taken as they come.
+    /// Whether more may be taken.
     fn has_any(&self) -> bool {
         self.lock_bucket().level_at(self.refill, self.now()) > 0
     }
@@ -72,12 +79,13 @@ pub async fn run_probe_server(server: ProbeServer, stop: CancellationToken) -> i
 
 /// Counts what comes, and at which rate the last three quarters came.
 async fn take_load(State(budget): State<Arc<DailyBudget>>, body: Body) -> Response {
-    if !budget.has_any() {
-        return StatusCode::TOO_MANY_REQUESTS.into_response();
-    }
+    let Ok(_load) = budget.loads.try_acquire() else { return StatusCode::TOO_MANY_REQUESTS.into_response() };
     let mut arrivals = Arrivals::default();
     let mut body = body;
     while let Some(frame) = body.frame().await {
+        if !budget.has_any() {
+            return StatusCode::TOO_MANY_REQUESTS.into_response();
+        }
         let Ok(frame) = frame else { return StatusCode::BAD_REQUEST.into_response() };
         let bytes = frame.data_ref().map_or(0, bytes::Bytes::len);
         budget.take_bytes(bytes);

@@ -28,36 +28,36 @@ fn serve(tls: Option<ServedTls>, bytes_a_day: u64, stop: &CancellationToken) -> 
     address
 }
 
-fn probe(
-    peers: &[(&str, &str)],
-    pace: ProbePace,
-    tls: Option<Arc<rustls::ClientConfig>>,
-    stop: &CancellationToken,
-) -> watch::Receiver<Vec<PeerLink>> {
-    let (links, seen) = watch::channel(Vec::new());
+fn probe(peers: &[(&str, &str)], pace: ProbePace, stop: &CancellationToken) -> watch::Receiver<Option<Vec<PeerLink>>> {
+    let (links, seen) = watch::channel(None);
     let peer = |(cluster, address): &(&str, &str)| Peer { cluster: (*cluster).into(), address: (*address).into() };
     let peers = peers.iter().map(peer).collect();
-    let config = ProbeConfig { peers, pace, tls, clock: Arc::new(SystemClock) };
+    let config = ProbeConfig { peers, pace, tls: Box::new(|| Ok(None)), clock: Arc::new(SystemClock) };
     tokio::spawn(run_prober(config, links, stop.clone()));
     seen
 }
 
 fn often() -> ProbePace {
-    ProbePace { latency: Duration::from_millis(20), ..ProbePace::default() }
+    ProbePace { latency: Duration::from_millis(20), bandwidth: Duration::from_millis(40), bytes_a_day: u64::MAX }
 }
 
-async fn wait_for(seen: &mut watch::Receiver<Vec<PeerLink>>, is_so: impl Fn(&[PeerLink]) -> bool) -> Vec<PeerLink> {
-    let waited = tokio::time::timeout(Duration::from_secs(60), seen.wait_for(|links| is_so(links))).await;
-    waited.expect("in time").expect("it goes on").clone()
+async fn wait_for(
+    seen: &mut watch::Receiver<Option<Vec<PeerLink>>>,
+    is_so: impl Fn(&[PeerLink]) -> bool,
+) -> Vec<PeerLink> {
+    let waited =
+        tokio::time::timeout(Duration::from_secs(60), seen.wait_for(|links| links.as_deref().is_some_and(&is_so)))
+            .await;
+    waited.expect("in time").expect("it goes on").clone().unwrap_or_default()
 }
 
 #[tokio::test]
 async fn the_way_to_a_peer_is_measured_and_one_that_is_not_there_has_none() {
     let stop = CancellationToken::new();
-    let address = serve(None, 1 << 30, &stop);
+    let address = serve(None, 1 << 40, &stop);
     let (gone, nowhere) = listen();
     drop(gone);
-    let mut seen = probe(&[("m2", &address), ("m3", &nowhere)], often(), None, &stop);
+    let mut seen = probe(&[("m2", &address), ("m3", &nowhere)], often(), &stop);
     let links = wait_for(&mut seen, |links| links.iter().any(|link| link.bandwidth_megabits.is_some())).await;
     let [link] = links.as_slice() else { panic!("{links:?}") };
     assert_eq!(link.to, "m2");
@@ -71,7 +71,7 @@ async fn the_way_to_a_peer_is_measured_and_one_that_is_not_there_has_none() {
 async fn a_peer_that_stops_to_answer_has_no_link_until_it_does_again() {
     let (stop, first) = (CancellationToken::new(), CancellationToken::new());
     let address = serve(None, 1 << 30, &first);
-    let mut seen = probe(&[("m2", &address)], often(), None, &stop);
+    let mut seen = probe(&[("m2", &address)], often(), &stop);
     wait_for(&mut seen, |links| !links.is_empty()).await;
     first.cancel();
     wait_for(&mut seen, <[PeerLink]>::is_empty).await;
@@ -99,14 +99,14 @@ async fn peers_of_another_authority_are_not_measured_on_either_side() {
     let client = |identity: &Authority, trusts: &Authority| {
         Some(Arc::new(peer_client_config(&identity_of(identity), &trusts.cert_pem).unwrap()))
     };
-    let good = exchange::measure_peer(&address, client(&ours, &ours), None).await;
+    let good = exchange::measure_latency(&address, client(&ours, &ours)).await;
     assert!(good.is_ok(), "{good:?}");
     for (what, tls) in [
         ("the server does not know the client", client(&theirs, &ours)),
         ("the client does not know the server", client(&ours, &theirs)),
         ("no TLS at all", None),
     ] {
-        assert!(exchange::measure_peer(&address, tls, None).await.is_err(), "{what}");
+        assert!(exchange::measure_latency(&address, tls).await.is_err(), "{what}");
     }
     stop.cancel();
 }
@@ -120,11 +120,12 @@ async fn a_days_budget_is_kept_on_both_sides() {
     assert_eq!(pace(0).load_bytes(0), None);
 
     let stop = CancellationToken::new();
-    let address = serve(None, LEAST_LOAD, &stop);
-    let found = exchange::measure_peer(&address, None, Some(LEAST_LOAD)).await.unwrap();
-    assert!(found.bandwidth.is_some());
-    let found = exchange::measure_peer(&address, None, Some(LEAST_LOAD)).await.unwrap();
-    assert_eq!(found.bandwidth, None, "what the server takes in a day was taken");
+    let load = async |address: &str| exchange::measure_bandwidth(address, None, LEAST_LOAD).await.unwrap();
+    // A day's budget is there from the first hour on.
+    let address = serve(None, LEAST_LOAD * 24, &stop);
+    assert!(load(&address).await.is_some());
+    assert_eq!(load(&address).await, None, "what it takes in this hour was taken");
+    assert_eq!(load(&serve(None, 0, &stop)).await, None, "it takes nothing");
     stop.cancel();
 }
 

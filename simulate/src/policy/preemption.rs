@@ -174,5 +174,6 @@ fn pending_preemptor(site: &Site<'_>, engine: &Engine, job: PreemptionCandidate)
     let of = site.job(index(&job.id));
     let queue_priority = engine.queue_spec(&job.queue).map_or(0, |queue| queue.priority);
     let (priority, created) = (of.priority, of.arrival.as_epoch().into());
-    PendingPreemptor { id: job.id, queue: job.queue, queue_priority, priority, created, asks: job.asks }
+    let best_effort = terms(site, index(&job.id)).best_effort;
+    PendingPreemptor { id: job.id, queue: job.queue, queue_priority, priority, best_effort, created, asks: job.asks }
 }

@@ -5,7 +5,7 @@
 //! the one before. If the copy ended a moment earlier, no status changes any more: the job would stay placed, and
 //! charged, for ever. So where a cluster has no item in `aggregatedStatus` for a minute, that version is taken away, or
 //! set to none if it is absent. Nobody else reads it, and Karmada writes it again when the workload changes. It is
-//! tried again, less and less often, eight times: a tenant may empty a status, and that costs no write for ever.
+//! tried again, less and less often, each ten minutes at last: a tenant who empties a status costs that much.
 
 use caldera_core::queue::ledger::AdmissionStage;
 use jiff::{SignedDuration, Timestamp};
@@ -21,9 +21,6 @@ use crate::{
 
 /// How long Karmada may take for the first item of a cluster.
 const REPORTS_WITHIN: SignedDuration = SignedDuration::from_secs(60);
-
-/// Requests for one binding, between two changes of what is missing.
-const MOST_REQUESTS: u32 = 8;
 
 /// Bindings without items of some clusters: when Karmada is asked for them, and how often it was.
 #[derive(Debug, Default)]
@@ -43,9 +40,7 @@ impl UnreportedCopies {
         for key in self.0.list_due(now) {
             self.0.postpone(&key, add_wait(now, REPORTS_WITHIN));
             let Some(binding) = jobs.find_confirmed(objects, &key) else { continue };
-            if self.0.record_try(&key, REPORTS_WITHIN, now) == MOST_REQUESTS {
-                self.0.clear_deadline(&key);
-            }
+            self.0.record_try(&key, REPORTS_WITHIN, now);
             decisions.push(Decision::RequestReport {
                 key,
                 resource_version: binding.resource_version.clone(),

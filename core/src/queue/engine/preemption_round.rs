@@ -77,6 +77,7 @@ impl Engine {
                 id: head.id,
                 queue: head.queue,
                 priority: head.priority,
+                best_effort: head.best_effort,
                 // Else it would not be listed.
                 never_preempts: false,
                 asks: head.asks,

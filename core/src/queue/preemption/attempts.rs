@@ -50,6 +50,8 @@ pub struct PendingPreemptor {
     pub queue_priority: i32,
     /// Its own.
     pub priority: i32,
+    /// All of its pods are best effort.
+    pub best_effort: bool,
     /// When it came.
     pub created: SubmitTime,
     /// What its minimum asks for.
@@ -289,7 +291,15 @@ mod tests {
 
     fn pending(id: &str, priority: i32, created: i64) -> PendingPreemptor {
         let (queue, asks) = ("q".into(), Resources::new());
-        PendingPreemptor { id: id.into(), queue, queue_priority: 0, priority, created: created.into(), asks }
+        PendingPreemptor {
+            id: id.into(),
+            queue,
+            queue_priority: 0,
+            priority,
+            best_effort: false,
+            created: created.into(),
+            asks,
+        }
     }
 
     fn plan(until: EpochSeconds) -> EvictionPlan {

@@ -5,9 +5,10 @@
 //! lacks. The victim's queues there are all reclaimable, none of them has the victim within what it deserves, and each
 //! is over by it on one of those resources, or states nothing of what the victim asks for.
 //!
-//! *Preempt.* A rule of the policy allows it and the victim's priority is lower. No queue of the victim below the
-//! nearest common one covers the victim by its deserved amount. The common queue, or one above it, covers the victim
-//! only if a queue nearer to the preemptor covers the preemptor.
+//! *Preempt.* A rule of the policy allows it and the victim's priority is lower. Of a best-effort preemptor the victim
+//! is best effort too: what gave way first would else take another's place by its priority. No queue of the victim
+//! below the nearest common one covers the victim by its deserved amount. The common queue, or one above it, covers the
+//! victim only if a queue nearer to the preemptor covers the preemptor.
 //!
 //! Neither takes a job that says no, is in a protected namespace, or was evicted too often or just now. What a queue
 //! is guaranteed counts as deserved.
@@ -217,6 +218,9 @@ impl<'a> Eligibility<'a> {
     fn check_preempt(&self, job: usize, part: JobPart) -> Result<u32, Exemption> {
         let (candidate, policy) = (&self.input.running[job], self.input.policy);
         let meeting = self.find_common_queue(candidate);
+        if self.preemptor.best_effort && !candidate.best_effort {
+            return Err(Exemption::NotBestEffort);
+        }
         if candidate.priority >= self.preemptor.priority || !self.is_allowed_by_rule(candidate, meeting) {
             return Err(Exemption::NotLower);
         }

@@ -38,6 +38,7 @@ use std::{
     sync::Arc,
 };
 
+use self::victim_order::VictimRank;
 pub(crate) use self::victim_order::compute_lost_work;
 pub use self::{
     attempts::{AttemptSchedule, ClosedAttempt, HEADS_PER_QUEUE, Pace, PendingPreemptor},
@@ -124,6 +125,8 @@ pub struct Preemptor {
     pub queue: QueueName,
     /// The job's priority.
     pub priority: i32,
+    /// All of its pods are best effort: by its priority it takes others that are.
+    pub best_effort: bool,
     /// `preemptionPolicy: Never`: nobody is evicted for it, by neither right (Volcano's `reclaim` honours it too).
     pub never_preempts: bool,
     /// What all of its minimum asks for, whole: not what one pod does.
@@ -217,8 +220,13 @@ pub fn plan_evictions(
     if fits(&[]) {
         return Err(refuse(AttemptRefusal::Unneeded));
     }
-    let victims = victims::choose_victims(input, preemptor, fits)?;
-    let needs = u32::try_from(victims.len()).unwrap_or(u32::MAX);
+    let count = |victims: &[Victim]| u32::try_from(victims.len()).unwrap_or(u32::MAX);
+    let mut victims = victims::choose_victims(input, preemptor, VictimRank::BestEffortFirst, &mut fits)?;
+    if count(&victims) > bounds.victims && input.running.iter().any(|job| job.best_effort) {
+        // Many small best-effort jobs shield nobody who is large.
+        victims = victims::choose_victims(input, preemptor, VictimRank::AllAlike, &mut fits)?;
+    }
+    let needs = count(&victims);
     if needs > bounds.victims {
         return Err(refuse(AttemptRefusal::TooMany { needs, most: bounds.victims }));
     }

@@ -94,6 +94,8 @@ pub enum Exemption {
     OverElsewhere,
     /// The preemptor's priority does not reach it.
     NotLower,
+    /// It is not best effort, and the preemptor is.
+    NotBestEffort,
     /// Neither right goes between the two queues.
     NotNearer,
     /// It holds nothing of what the preemptor lacks.
@@ -115,6 +117,7 @@ impl fmt::Display for Exemption {
             Self::TooOften => "evicted too often without progress",
             Self::OverElsewhere => "in a queue that borrows other resources",
             Self::NotLower | Self::NotNearer => "out of reach of the job's priority",
+            Self::NotBestEffort => "not best effort, as the job is",
             Self::NoHelp => "holding nothing of what is lacking",
             Self::NotOurs => "not admitted by Caldera",
         })

@@ -1,9 +1,9 @@
 //! In which order victims are taken.
 //!
-//! Rule: best-effort jobs before all others, as the agent of a node evicts them first. Of each, surplus pods before
-//! whole gangs, and of these, reclaim before preempt. Among queues that borrow: near ones first (Volcano's
-//! `VictimQueueOrder`), then those of low priority, then the one that is most over what it deserves at that point.
-//! Within a queue, and among jobs that are preempted: low priority, least lost work, newest.
+//! Rule: best-effort jobs before all others, as the agent of a node evicts them first, unless it takes too many then.
+//! Of each, surplus pods before whole gangs, and of these, reclaim before preempt. Among queues that borrow: near ones
+//! first (Volcano's `VictimQueueOrder`), then those of low priority, then the one that is most over what it deserves at
+//! that point. Within a queue, and among jobs that are preempted: low priority, least lost work, newest.
 
 use std::{
     cmp::Reverse,
@@ -34,6 +34,15 @@ pub(crate) struct EvictionCandidate {
     pub(crate) part: JobPart,
     pub(crate) right: EvictionRight,
     pub(crate) steps: u32,
+}
+
+/// Whether best-effort jobs go before all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum VictimRank {
+    /// The rule.
+    BestEffortFirst,
+    /// Where these alone would be more than an attempt may evict.
+    AllAlike,
 }
 
 /// Who is next, one after the other; what is taken counts for who comes after.
@@ -80,7 +89,7 @@ struct Urgency {
 }
 
 impl<'a> VictimOrder<'a> {
-    pub(crate) fn new(eligibility: &'a Eligibility<'a>) -> Self {
+    pub(crate) fn new(eligibility: &'a Eligibility<'a>, rank: VictimRank) -> Self {
         let jobs = eligibility.input.running.len();
         let mut line = Self {
             eligibility,
@@ -97,7 +106,7 @@ impl<'a> VictimOrder<'a> {
                 if elastic { eligibility.find_eviction_right(job, JobPart::Surplus) } else { Err(Exemption::NoHelp) };
             for (part, right) in [(JobPart::Surplus, surplus), (JobPart::Whole, whole)] {
                 if let Ok((right, steps)) = right {
-                    let last = !eligibility.input.running[job].best_effort;
+                    let last = rank == VictimRank::AllAlike || !eligibility.input.running[job].best_effort;
                     found.entry((last, part, right)).or_default().push(EvictionCandidate { job, part, right, steps });
                 }
             }

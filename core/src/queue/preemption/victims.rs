@@ -11,7 +11,7 @@ use crate::{
         AttemptRefusal, EvictedPart, NoEvictions, PreemptionInput, Preemptor, RunningJob, Victim,
         eligibility::{Eligibility, JobPart},
         surplus::Surplus,
-        victim_order::{EvictionCandidate, VictimOrder, compute_lost_work},
+        victim_order::{EvictionCandidate, VictimOrder, VictimRank, compute_lost_work},
         within_deserved::{ChargeParts, QueueAccounts},
     },
     resources::Resources,
@@ -21,6 +21,7 @@ use crate::{
 pub(crate) fn choose_victims(
     input: &PreemptionInput<'_>,
     preemptor: &Preemptor,
+    rank: VictimRank,
     fits: impl FnMut(&[&Victim]) -> bool,
 ) -> Result<Vec<Victim>, Box<NoEvictions>> {
     let mut accounts = QueueAccounts::new(input, preemptor);
@@ -45,7 +46,7 @@ pub(crate) fn choose_victims(
         })
         .collect();
     let eligibility = Eligibility::new(input, preemptor, accounts, parts);
-    let line = VictimOrder::new(&eligibility);
+    let line = VictimOrder::new(&eligibility, rank);
     let mut search = VictimSearch {
         eligibility: &eligibility,
         surplus: &surplus,

@@ -11,8 +11,7 @@
 //! back what it can never use). Parts by weight do not follow the jobs of the moment: what a queue leaves idle others
 //! borrow anyway, and what is deserved must not change because somebody submits. And nobody is stopped by another's
 //! mistake: a guarantee of more than there can ever be keeps nothing free; guarantees, and below the root what is
-//! deserved, that are more than the parent has together are cut from the largest down. So is, at the root, what is
-//! deserved of oversold resources: nobody can promise what services leave. A resource of one card model
+//! deserved, that are more than the parent has together are cut from the largest down. A resource of one card model
 //! ([`crate::card_model`]) has the ceilings of queues alone: the root has any amount, and nobody deserves a part of it.
 //!
 //! Only the names of queues and clusters take part, whatever jobs ask for: of a resource that neither knows every queue
@@ -59,8 +58,7 @@ pub(crate) fn resolve_entitlements(slots: &mut [Slot], dims: &mut Dims, fleet: &
         for dim in &named {
             divide_among_children(slots, parent, &children, *dim);
             if !dim.is_card() {
-                let cuts = parent != QueueIndex::ROOT || dims.resource_of(*dim).is_oversold();
-                divide_deserved(slots, (parent, &children), *dim, cuts);
+                divide_deserved(slots, parent, &children, *dim);
             }
         }
         if parent == QueueIndex::ROOT {
@@ -210,9 +208,8 @@ fn divide_among_children(slots: &mut [Slot], parent: QueueIndex, children: &[Que
     }
 }
 
-/// Divides what `parent` deserves of one resource among its children; the root deserves all there is. `cuts`: what they
-/// say together is no more than that.
-fn divide_deserved(slots: &mut [Slot], (parent, children): (QueueIndex, &[QueueIndex]), dim: Dim, cuts: bool) {
+/// Divides what `parent` deserves of one resource among its children; the root deserves all there is.
+fn divide_deserved(slots: &mut [Slot], parent: QueueIndex, children: &[QueueIndex], dim: Dim) {
     let root = parent == QueueIndex::ROOT;
     let above = &slots[parent.index()];
     let have = if root {
@@ -227,7 +224,7 @@ fn divide_deserved(slots: &mut [Slot], (parent, children): (QueueIndex, &[QueueI
         Portion { weight: 1, least, most }
     });
     let mut parts: Vec<Amount> = portions.clone().map(|portion| portion.most).collect();
-    if cuts && parts.iter().copied().sum::<Amount>() > have {
+    if !root && parts.iter().copied().sum::<Amount>() > have {
         parts = fill_by_weight(have, &portions.collect::<Vec<_>>());
     }
     let by_weight: Vec<usize> = (0..children.len()).filter(|i| !slots[children[*i].index()].sets_deserved()).collect();

@@ -212,25 +212,6 @@ fn guarantees_that_are_too_much_together_are_cut_from_the_largest_down() {
     );
 }
 
-/// What services leave changes; of what nodes have for good, what is promised is promised while a cluster is away.
-#[test]
-fn at_the_root_only_what_is_deserved_of_oversold_resources_follows_what_there_is() {
-    let deserved = |resource: &'static str, there_is: i64| {
-        let mut engine = Engine::default();
-        for (name, amount) in [("a", 50), ("b", 50), ("c", 10)] {
-            let mut spec = free(name, "");
-            spec.deserved.set(resource, Quantity::from_units(amount));
-            engine.set_queue(spec);
-        }
-        engine.set_fleet(FleetResources { ready: amount(resource, there_is), whole: None, ready_clusters: 1 });
-        engine.resolve_quota();
-        ["a", "b", "c"].map(|name| engine.entitlement_of(&name.into()).deserved.get(resource).units_ceil())
-    };
-    assert_eq!(deserved("kubernetes.io/batch-cpu", 110), [50, 50, 10]);
-    assert_eq!(deserved("kubernetes.io/batch-cpu", 70), [30, 30, 10], "cut from the largest down");
-    assert_eq!(deserved("example.com/gpu", 70), [50, 50, 10]);
-}
-
 #[test]
 fn a_guarantee_above_its_own_capability_counts_as_that() {
     let own = QueueSpec { capability: limit(3), ..guaranteed("own", "", 8) };

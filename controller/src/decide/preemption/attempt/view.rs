@@ -42,7 +42,7 @@ use crate::{
             capacity::{Companion, FleetCapacity, PlacementQuestion},
         },
     },
-    observe::{Binding, Objects, Workload, admitted_gang},
+    observe::{Binding, Key, Objects, Workload, admitted_gang},
 };
 
 /// What a round of attempts looks at.
@@ -77,9 +77,15 @@ impl PreemptionWorld for PreemptionView<'_> {
                 continue;
             };
             // Those that start together ask with the lowest of their priorities.
-            let unit = jobs.gangs.parts_of_leader(&candidate.id).iter();
-            job.priority = unit.map(|part| part.job.priority).min().unwrap_or(job.priority);
+            let unit = jobs.gangs.parts_of_leader(&candidate.id);
+            job.priority = unit.iter().map(|part| part.job.priority).min().unwrap_or(job.priority);
             let workload = objects.workload_of(binding);
+            // A unit is what the most modest of its parts is.
+            let is_best_effort = |part: &Key| {
+                let workload = objects.bindings.get(part).and_then(|binding| objects.workload_of(binding));
+                workload.is_some_and(|workload| workload.best_effort)
+            };
+            let best_effort = is_best_effort(&binding.key) || unit.iter().any(|part| is_best_effort(&part.key));
             let never = workload.is_none_or(|workload| objects.never_preempts(&workload.class));
             if never || !(reclaims || lowest.is_some_and(|lowest| lowest < job.priority)) {
                 continue;
@@ -88,6 +94,7 @@ impl PreemptionWorld for PreemptionView<'_> {
                 id: candidate.id,
                 queue_priority: objects.queues.get(&job.queue).map_or(0, |queue| queue.spec.priority),
                 priority: job.priority,
+                best_effort,
                 created: job.created,
                 asks: candidate.asks,
                 queue: job.queue,

@@ -159,6 +159,7 @@ pub(crate) fn preemptor(queue: &str, priority: i32, asks: Resources) -> Preempto
         id: "preemptor".into(),
         queue: queue.into(),
         priority,
+        best_effort: false,
         never_preempts: false,
         asks,
         lacks: BTreeSet::new(),

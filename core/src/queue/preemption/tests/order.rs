@@ -252,3 +252,37 @@ fn best_effort_jobs_of_a_far_queue_give_way_before_others_of_a_near_one() {
     world.candidate("in-y").priority = 1;
     assert_ne!(world.victims(&preemptor("x1", 1, cpu(2))), ["in-y"], "it adds no right to evict");
 }
+
+/// Else what gave way first would take the place of a job of lower priority at once, and two jobs were evicted for one.
+#[test]
+fn a_best_effort_job_preempts_only_others_that_are() {
+    let mut world = queue_of(&[("a", 0), ("b", 1)]);
+    let mut asks = preemptor("q", 5, cpu(1));
+    asks.best_effort = true;
+    assert_eq!(world.refusal(&asks).exempt, [(Exemption::NotBestEffort, 2)].into());
+    world.candidate("b").best_effort = true;
+    assert_eq!(world.victims(&asks), ["b"]);
+}
+
+#[test]
+fn a_queues_best_effort_job_still_takes_back_what_its_queue_deserves() {
+    let world =
+        World::new(cpu(10)).queue("a", "", cpu(6)).queue("b", "", cpu(4)).runs(candidate("lent", "b", 0, cpu(10)));
+    let mut asks = preemptor("a", 0, cpu(6));
+    asks.best_effort = true;
+    assert_eq!(world.victims(&asks), ["lent"]);
+}
+
+#[test]
+fn many_small_best_effort_jobs_shield_nobody_who_is_large() {
+    let mut world = World::new(cpu(200)).queue("q", "", amounts(&[]));
+    for number in 0..100 {
+        let job = candidate(&format!("be-{number:03}"), "q", number, cpu(1));
+        world = world.runs(RunningJob { priority: 3, preemptable: Some(true), best_effort: true, ..job });
+    }
+    world = world.runs(RunningJob { preemptable: Some(true), ..candidate("large", "q", 0, cpu(100)) });
+    assert_eq!(world.victims(&preemptor("q", 5, cpu(3))).len(), 3);
+    // 80 of them would be more than an attempt may evict.
+    let asks = preemptor("q", 5, cpu(80));
+    assert_eq!(world.victims(&asks), ["large"]);
+}
