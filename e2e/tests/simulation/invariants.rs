@@ -122,6 +122,8 @@ fn not_ours(binding: &Value) -> Value {
     // Karmada's detector follows the job.
     spec.remove("replicas");
     spec.remove("replicaRequirements");
+    // So that Karmada aggregates.
+    spec["resource"].as_object_mut().unwrap().remove("resourceVersion");
     spec.retain(|_, value| value.as_object().is_none_or(|map| !map.is_empty()));
     rest
 }
@@ -199,6 +201,9 @@ impl Invariants {
                     assert!(!placed || !is_suspended(old), "{name} was placed while it was held: {binding}");
                     if !self.by_users.contains(&commit.version) && old["metadata"]["uid"] == binding["metadata"]["uid"]
                     {
+                        let version = |of: &Value| of["spec"]["resource"]["resourceVersion"].clone();
+                        let (was, is) = (version(old), version(binding));
+                        assert!(was == is || is.is_null() || is == "0", "{name}: its workload's version is {is}");
                         let (old, new) = (not_ours(old), not_ours(binding));
                         assert_eq!(old, new, "{name}: something that is not ours was changed");
                     }
