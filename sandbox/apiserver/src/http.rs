@@ -207,16 +207,12 @@ fn find_resource(server: &ApiServer, info: &RequestInfo) -> Result<Arc<Resource>
             let missing = if resource.is_custom() { Status::page_not_found() } else { Status::verb_not_allowed() };
             return Err(if resource.verbs == ["create"] { Status::no_such_resource() } else { missing });
         }
-        let scope_fits = resource.namespaced || info.namespace.is_empty() || info.resource == "namespaces";
-        // An object of a namespaced kind has no path outside a namespace, but its collection has.
-        let named = resource.namespaced && info.namespace.is_empty() && !info.name.is_empty();
         // A namespace lies in none.
-        let nested = info.resource == "namespaces" && !info.namespace.is_empty() && info.name != info.namespace;
-        // Only a collection that can be listed has a path outside a namespace.
-        let outside = resource.namespaced && info.namespace.is_empty() && !resource.has_verb("list");
-        if nested || (outside && !resource.is_custom()) {
-            return Err(Status::no_such_resource());
-        }
+        let own = info.resource == "namespaces" && info.name == info.namespace;
+        let scope_fits = resource.namespaced || info.namespace.is_empty() || own;
+        // An object of a namespaced kind has no path outside a namespace, but a collection that can be listed has.
+        let listed = info.name.is_empty() && (resource.is_custom() || resource.has_verb("list"));
+        let named = resource.namespaced && info.namespace.is_empty() && !listed;
         // A review is nothing that could be found again.
         let kept = resource.verbs != ["create"] || info.name.is_empty();
         if scope_fits && !named && kept {
