@@ -21,7 +21,7 @@ use caldera_sandbox::karmada::{
     object::{Gvk, ObjectExt},
 };
 use embedded_apiserver::{ApiServer, Ids, Options, SeededIds, TokioClock as ServerClock};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -32,29 +32,6 @@ use crate::{
     recorder::{Calls, admit},
     recording::Recording,
 };
-
-/// Roles that a kube-apiserver makes for controllers which may touch every kind; the embedded one does not.
-const CONTROLLERS: [(&str, &str); 4] = [
-    ("system:kube-controller-manager", ""),
-    ("system:controller:generic-garbage-collector", "generic-garbage-collector"),
-    ("system:controller:namespace-controller", "namespace-controller"),
-    ("system:controller:resourcequota-controller", "resourcequota-controller"),
-];
-
-/// The role and its binding, to an account of `kube-system` or else to the user of the role's own name.
-fn controller_role(name: &str, account: &str) -> (Value, Value) {
-    let group = "rbac.authorization.k8s.io";
-    let role = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": name},
-        "rules": [{"verbs": ["list", "watch"], "apiGroups": ["*"], "resources": ["*"]}]});
-    let subject = if account.is_empty() {
-        json!({"kind": "User", "apiGroup": group, "name": name})
-    } else {
-        json!({"kind": "ServiceAccount", "namespace": "kube-system", "name": account})
-    };
-    let binding = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
-        "subjects": [subject], "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name}});
-    (role, binding)
-}
 
 /// When a scenario begins.
 pub const START: &str = "2026-01-01T00:00:00Z";
@@ -256,13 +233,6 @@ impl Stage {
             let writer = self.server(at, "setup").writer("setup");
             for crd in &crds {
                 writer.create(crd).await.unwrap();
-            }
-            if at == "host" {
-                for (role, subject) in CONTROLLERS {
-                    let (role, binding) = controller_role(role, subject);
-                    writer.create(&role).await.unwrap();
-                    writer.create(&binding).await.unwrap();
-                }
             }
             let definitions = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
             let server = writer.server();
