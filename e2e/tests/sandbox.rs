@@ -225,6 +225,11 @@ fn a_shadow_tells_where_it_differs_from_karmada_scheduler_and_writes_nothing_but
     run_in("shadow", start, async |s| {
         let (counts, queue) = (WriteCounts::default(), s.own("q"));
         s.create(Kind::Queue, caldera_e2e::manifest::queue(&queue, &json!({"cpu": "1"}))).await?;
+        let has_capacity = |cluster: &Value| ready(cluster, "True") && !cluster["status"]["resourceSummary"].is_null();
+        for member in ["member1", "member2"] {
+            s.until(Kind::Cluster, member, "is ready and says what it has", has_capacity).await?;
+        }
+        // Once it is ready it knows these clusters: before that it would rightly say that every job waits.
         let stop = start_shadow(&s, host.get().context("no host")?.clone(), &counts).await?;
         let pods = |name: &str, pods: u32| job(name, &queue, &[task("a", pods, "250m", "sleep 600")]);
         s.submit(Kind::Job, pods("first", 2), &aggregated()).await?;
