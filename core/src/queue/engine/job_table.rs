@@ -49,7 +49,8 @@ impl JobRank {
 /// See the module.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct JobTable {
-    states: HashMap<JobId, QueueingState>,
+    /// In boxes: up to half of a table's places are empty.
+    states: HashMap<JobId, Box<QueueingState>>,
     /// How many card models each job may use beside its first.
     choices: HashMap<JobId, usize>,
     /// Who waits for more of what another one, of the same workload, holds.
@@ -61,12 +62,12 @@ pub(crate) struct JobTable {
 /// States.
 impl JobTable {
     pub(crate) fn get(&self, id: &str) -> Option<&QueueingState> {
-        self.states.get(id)
+        self.states.get(id).map(|state| &**state)
     }
 
     /// The charge of a job that holds something, with its queue and when it is expected to end.
     pub(crate) fn charge_mut(&mut self, id: &str) -> Option<(QueueIndex, &mut Sparse, &mut Option<EpochSeconds>)> {
-        match self.states.get_mut(id)? {
+        match &mut **self.states.get_mut(id)? {
             QueueingState::Charged { node, charge, end } => Some((*node, charge, end)),
             QueueingState::Pending { .. } | QueueingState::BackingOff { .. } => None,
         }
@@ -80,13 +81,13 @@ impl JobTable {
         if let QueueingState::BackingOff { node, .. } = state {
             self.backing_off.entry(node).or_default().insert(id.clone());
         }
-        self.states.insert(id, state);
+        self.states.insert(id, Box::new(state));
     }
 
     /// Removes one entry, and that it waits for more of what another one holds.
     pub(crate) fn remove(&mut self, id: &str) -> Option<QueueingState> {
         self.resized.remove(id);
-        let state = self.states.remove(id)?;
+        let state = *self.states.remove(id)?;
         if let QueueingState::BackingOff { node, .. } = state
             && let Some(in_backoff) = self.backing_off.get_mut(&node)
         {
@@ -100,12 +101,12 @@ impl JobTable {
 
     /// In no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&JobId, &QueueingState)> {
-        self.states.iter()
+        self.states.iter().map(|(id, state)| (id, &**state))
     }
 
     /// The places of jobs in line, to be set anew: with the queue, what the job says, and its shape if it is pending.
     pub(crate) fn keys_mut(&mut self) -> impl Iterator<Item = (QueueIndex, JobRank, &mut JobKey, Option<ShapeId>)> {
-        self.states.values_mut().filter_map(|state| match state {
+        self.states.values_mut().filter_map(|state| match &mut **state {
             QueueingState::Pending { node, key, shape, rank } => Some((*node, *rank, key, Some(*shape))),
             QueueingState::BackingOff { node, key, rank, .. } => Some((*node, *rank, key, None)),
             QueueingState::Charged { .. } => None,
@@ -114,12 +115,12 @@ impl JobTable {
 
     /// Queues of which a job is.
     pub(crate) fn list_queues(&self) -> BTreeSet<QueueIndex> {
-        self.states.values().map(QueueingState::node).collect()
+        self.states.values().map(|state| state.node()).collect()
     }
 
     /// All that is charged to jobs, in no order.
     pub(crate) fn list_charges(&self) -> impl Iterator<Item = (QueueIndex, &Sparse, Option<EpochSeconds>)> {
-        self.states.values().filter_map(|state| match state {
+        self.states.values().filter_map(|state| match &**state {
             QueueingState::Charged { node, charge, end } => Some((*node, charge, *end)),
             QueueingState::Pending { .. } | QueueingState::BackingOff { .. } => None,
         })
@@ -138,7 +139,7 @@ impl JobTable {
     /// The jobs of a queue that are in backoff, with since when.
     pub(crate) fn list_backing_off(&self, node: QueueIndex) -> impl Iterator<Item = (&JobKey, ShapeId, EpochSeconds)> {
         let jobs = self.backing_off.get(&node).into_iter().flatten();
-        jobs.filter_map(|job| match self.states.get(job) {
+        jobs.filter_map(|job| match self.get(job.as_str()) {
             Some(QueueingState::BackingOff { key, shape, since, .. }) => Some((key, *shape, *since)),
             _ => None,
         })

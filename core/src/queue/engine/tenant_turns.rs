@@ -107,13 +107,21 @@ impl Engine {
         earlier.into_iter().for_each(|shape| self.requeue_shape(node, shape));
     }
 
-    /// Puts blocked jobs of a queue in the order in which they get a reservation, where tenants take turns there.
-    pub(crate) fn sort_by_turn(&self, node: QueueIndex, blocked: &mut [(ReservationRank, ShapeId)]) {
-        if let Some(order) = self.find_tenant_order(node) {
-            blocked.sort_by_cached_key(|(rank, shape)| {
-                (rank.priority, self.tenant_share(order, node, *shape), rank.clone())
-            });
-        }
+    /// The jobs that a shortage blocks for long enough, in the order in which they get a reservation. Only where tenants
+    /// take turns all of them are looked at.
+    pub(crate) fn list_due_in_turn(&self, id: ReservationId) -> impl Iterator<Item = (ReservationRank, ShapeId)> {
+        let due = self.list_due_blocked(id);
+        let (sorted, due) = match self.find_tenant_order(id.queue) {
+            Some(order) => {
+                let mut all: Vec<_> = due.collect();
+                all.sort_by_cached_key(|(rank, shape)| {
+                    (rank.priority, self.tenant_share(order, id.queue, *shape), rank.clone())
+                });
+                (all, None)
+            }
+            None => (Vec::new(), Some(due)),
+        };
+        sorted.into_iter().chain(due.into_iter().flatten())
     }
 
     /// Whether the tenant of a shape has less than that of a reserving job of the same queue, where they take turns: it

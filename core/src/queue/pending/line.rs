@@ -8,16 +8,18 @@
 
 use std::{
     cmp::Ordering,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
 };
 
-use crate::{
-    queue::{
-        pending::{job_order::JobKey, shape_table::ShapeId},
-        quota::{amount::Amount, amounts::Dim, slot::QueueIndex},
-        spec::Dequeue,
+use crate::queue::{
+    pending::{
+        first_jobs::{FirstJobs, FirstsByTenants},
+        job_order::JobKey,
+        same_shape::SameShape,
+        shape_table::ShapeId,
     },
-    time::{EpochSeconds, SubmitTime},
+    quota::{amount::Amount, amounts::Dim, slot::QueueIndex},
+    spec::Dequeue,
 };
 
 /// What an inadmissible shape lacks.
@@ -58,55 +60,16 @@ impl Inadmissible {
     }
 }
 
-/// The first jobs of shapes.
-pub(crate) type FirstJobs = BTreeSet<(JobKey, ShapeId)>;
-
-/// The same in order, in all and by the tenants that their shapes are of.
-#[derive(Debug, Clone, Default)]
-struct FirstsByTenants {
-    all: FirstJobs,
-    of_tenants: BTreeMap<Box<[Dim]>, FirstJobs>,
-}
-
-impl FirstsByTenants {
-    fn insert(&mut self, first: (JobKey, ShapeId), tenants: &[Dim]) {
-        match self.of_tenants.get_mut(tenants) {
-            Some(same) => drop(same.insert(first.clone())),
-            None => drop(self.of_tenants.insert(tenants.into(), [first.clone()].into())),
-        }
-        self.all.insert(first);
-    }
-
-    /// True if it was there.
-    fn remove(&mut self, first: &(JobKey, ShapeId), tenants: &[Dim]) -> bool {
-        if let Some(same) = self.of_tenants.get_mut(tenants) {
-            same.remove(first);
-            if same.is_empty() {
-                self.of_tenants.remove(tenants);
-            }
-        }
-        self.all.remove(first)
-    }
-}
-
-/// The jobs of one shape.
-#[derive(Debug, Clone)]
-struct SameShape {
-    jobs: BTreeSet<JobKey>,
-    /// Whose they are.
-    tenants: Box<[Dim]>,
-}
-
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PendingLine {
     jobs: BTreeMap<JobKey, ShapeId>,
-    shapes: BTreeMap<ShapeId, SameShape>,
+    /// In boxes: half of a tree's places are empty, and these would be large.
+    shapes: BTreeMap<ShapeId, Box<SameShape>>,
     /// The first job of every shape that is not inadmissible.
     admissible: FirstsByTenants,
     /// The first job of every shape that is.
     waiting: FirstsByTenants,
-    inadmissible: BTreeMap<ShapeId, Inadmissible>,
-    /// Those of them that can never start: nobody waits behind them.
+    /// Those that can never start: nobody waits behind them.
     unsatisfiable: BTreeSet<ShapeId>,
     /// Entries of these shapes.
     unsatisfiable_entries: usize,
@@ -148,31 +111,17 @@ impl PendingLine {
     }
 
     pub(crate) fn first_of(&self, shape: ShapeId) -> Option<&JobKey> {
-        self.shapes.get(&shape).and_then(|same| same.jobs.first())
+        self.shapes.get(&shape).map(|same| same.first())
     }
 
     /// Those of a shape that may rank first: of each priority the one with the earliest deadline, and the oldest
     /// without.
     pub(crate) fn list_possible_first_jobs(&self, shape: ShapeId) -> Vec<&JobKey> {
-        let Some(SameShape { jobs: same, .. }) = self.shapes.get(&shape) else { return Vec::new() };
-        let mut firsts = Vec::new();
-        let mut next = same.first();
-        while let Some(first) = next {
-            firsts.push(first);
-            let from = |priority, deadline| JobKey { priority, deadline, created: SubmitTime::MIN, id: "".into() };
-            if first.deadline < JobKey::NO_DEADLINE {
-                let oldest = same.range(from(first.priority, JobKey::NO_DEADLINE)..).next();
-                firsts.extend(oldest.filter(|oldest| oldest.priority == first.priority));
-            }
-            let alike = same.last().is_some_and(|last| last.priority == first.priority);
-            let lower = first.priority.0.checked_sub(1).filter(|_| !alike);
-            next = lower.and_then(|lower| same.range(from(std::cmp::Reverse(lower), EpochSeconds::MIN)..).next());
-        }
-        firsts
+        self.shapes.get(&shape).map(|same| same.list_possible_firsts()).unwrap_or_default()
     }
 
     pub(crate) fn count_of(&self, shape: ShapeId) -> usize {
-        self.shapes.get(&shape).map_or(0, |same| same.jobs.len())
+        self.shapes.get(&shape).map_or(0, |same| same.len())
     }
 
     /// The shape of a pending job.
@@ -181,22 +130,22 @@ impl PendingLine {
     }
 
     pub(crate) fn inadmissible_cause(&self, shape: ShapeId) -> Option<Inadmissible> {
-        self.inadmissible.get(&shape).copied()
+        self.shapes.get(&shape).and_then(|same| same.lack)
     }
 
     /// The job to look at next.
     pub(crate) fn find_next_candidate(&self, dequeue: Dequeue) -> Option<(&JobKey, ShapeId)> {
         match dequeue {
-            Dequeue::Traverse => self.admissible.all.first().map(|(key, shape)| (key, *shape)),
-            Dequeue::Fifo => self.list_head_entries().find(|(_, shape)| !self.inadmissible.contains_key(shape)),
+            Dequeue::Traverse => self.admissible.first().map(|(key, shape)| (key, *shape)),
+            Dequeue::Fifo => self.list_head_entries().find(|(_, shape)| self.inadmissible_cause(*shape).is_none()),
         }
     }
 
     /// The same where tenants take turns: of the highest priority the first of those who have the least. Costs as many
     /// steps as there are tenants that have an admissible shape.
     pub(crate) fn find_next_by_share<S: Ord>(&self, share: impl Fn(&[Dim]) -> S) -> Option<(&JobKey, ShapeId)> {
-        let highest = self.admissible.all.first()?.0.priority;
-        let firsts = self.admissible.of_tenants.iter().filter_map(|(tenants, same)| Some((tenants, same.first()?)));
+        let highest = self.admissible.first()?.0.priority;
+        let firsts = self.admissible.iter_by_tenants().filter_map(|(tenants, same)| Some((tenants, same.first()?)));
         let alike = firsts.filter(|(_, (key, _))| key.priority == highest);
         let by_share = alike.map(|(tenants, (key, shape))| (share(tenants), key, *shape));
         by_share.min().map(|(_, key, shape)| (key, shape))
@@ -221,17 +170,17 @@ impl PendingLine {
 
     /// The first job of every inadmissible shape, in order.
     pub(crate) fn list_first_inadmissible_jobs(&self) -> impl Iterator<Item = &(JobKey, ShapeId)> {
-        self.waiting.all.iter()
+        self.waiting.iter()
     }
 
     /// The same by the tenants that the shapes are of.
     pub(crate) fn list_first_inadmissible_jobs_by_tenants(&self) -> impl Iterator<Item = (&[Dim], &FirstJobs)> {
-        self.waiting.of_tenants.iter().map(|(tenants, firsts)| (&**tenants, firsts))
+        self.waiting.iter_by_tenants()
     }
 
     /// Shapes that are not inadmissible.
     pub(crate) fn admissible_shapes(&self) -> impl Iterator<Item = ShapeId> {
-        self.admissible.all.iter().map(|(_, shape)| *shape)
+        self.admissible.iter().map(|(_, shape)| *shape)
     }
 
     /// Whether a shape can never start, as far as is known.
@@ -242,7 +191,7 @@ impl PendingLine {
     /// Whether an inadmissible shape can ever start.
     pub(crate) fn set_unsatisfiable(&mut self, shape: ShapeId, unsatisfiable: bool) {
         let count = self.count_of(shape);
-        if unsatisfiable && self.inadmissible.contains_key(&shape) {
+        if unsatisfiable && self.inadmissible_cause(shape).is_some() {
             if self.unsatisfiable.insert(shape) {
                 self.unsatisfiable_entries += count;
             }
@@ -275,29 +224,33 @@ impl PendingLine {
     /// The same where tenants take turns, by what those of a shape have beside the one of `key`. Costs as many steps as
     /// there are shapes, and jobs before.
     pub(crate) fn count_before_by_share(&self, key: &JobKey, compare: impl Fn(&[Dim]) -> Ordering) -> usize {
-        let count = |(shape, SameShape { jobs, tenants }): (&ShapeId, &SameShape)| {
-            let share = compare(tenants);
+        let count = |(shape, same): (&ShapeId, &Box<SameShape>)| {
+            let share = compare(&same.tenants);
             let is_before = |other: &&JobKey| {
                 let by_turn = other.priority.cmp(&key.priority).then(share);
                 by_turn.then_with(|| (*other).cmp(key)).is_lt()
             };
-            jobs.iter().take_while(is_before).filter(|other| self.is_in_line(other, *shape)).count()
+            same.iter().take_while(is_before).filter(|other| self.is_in_line(other, *shape)).count()
         };
         self.shapes.iter().map(count).sum()
     }
 
     /// Adds a job of a shape, which is of these tenants.
     pub(crate) fn insert(&mut self, key: JobKey, shape: ShapeId, tenants: &[Dim]) {
-        let new = || SameShape { jobs: BTreeSet::new(), tenants: tenants.into() };
-        let SameShape { jobs: same, tenants } = self.shapes.entry(shape).or_insert_with(new);
-        let firsts = if self.inadmissible.contains_key(&shape) { &mut self.waiting } else { &mut self.admissible };
-        if same.first().is_none_or(|first| key < *first) {
-            if let Some(first) = same.first() {
-                firsts.remove(&(first.clone(), shape), tenants);
+        match self.shapes.entry(shape) {
+            Entry::Vacant(new) => {
+                new.insert(Box::new(SameShape::new(key.clone(), tenants)));
+                self.admissible.insert((key.clone(), shape), tenants);
             }
-            firsts.insert((key.clone(), shape), tenants);
+            Entry::Occupied(mut known) => {
+                let same = known.get_mut();
+                let firsts = if same.lack.is_some() { &mut self.waiting } else { &mut self.admissible };
+                if let Some(was) = same.insert(key.clone()) {
+                    firsts.remove(&(was, shape), &same.tenants);
+                    firsts.insert((key.clone(), shape), &same.tenants);
+                }
+            }
         }
-        same.insert(key.clone());
         let is_choice = key.id.is_choice();
         if self.jobs.insert(key, shape).is_none() {
             self.choices += usize::from(is_choice);
@@ -310,44 +263,37 @@ impl PendingLine {
         let Some(shape) = self.jobs.remove(key) else { return };
         self.choices -= usize::from(key.id.is_choice());
         self.unsatisfiable_entries -= usize::from(self.unsatisfiable.contains(&shape));
-        let Some(SameShape { jobs: same, tenants }) = self.shapes.get_mut(&shape) else { return };
-        same.remove(key);
-        let next = same.first().cloned();
-        let firsts = if self.inadmissible.contains_key(&shape) { &mut self.waiting } else { &mut self.admissible };
-        let was_first = firsts.remove(&(key.clone(), shape), tenants);
-        match next {
-            Some(next) if was_first => firsts.insert((next, shape), tenants),
-            Some(_) => {}
-            None => {
-                self.shapes.remove(&shape);
-                self.inadmissible.remove(&shape);
-                self.unsatisfiable.remove(&shape);
-            }
+        let Entry::Occupied(mut known) = self.shapes.entry(shape) else { return };
+        let same = known.get_mut();
+        let firsts = if same.lack.is_some() { &mut self.waiting } else { &mut self.admissible };
+        if same.len() == 1 {
+            firsts.remove(&(key.clone(), shape), &same.tenants);
+            known.remove();
+            self.unsatisfiable.remove(&shape);
+        } else if same.remove(key) {
+            firsts.remove(&(key.clone(), shape), &same.tenants);
+            firsts.insert((same.first().clone(), shape), &same.tenants);
         }
     }
 
-    pub(crate) fn mark_inadmissible(&mut self, shape: ShapeId, cause: Inadmissible) {
-        let Some(SameShape { jobs, tenants }) = self.shapes.get(&shape) else { return };
-        if let Some(first) = jobs.first() {
-            let first = (first.clone(), shape);
-            self.admissible.remove(&first, tenants);
-            self.waiting.insert(first, tenants);
-            self.inadmissible.insert(shape, cause);
+    pub(crate) fn mark_inadmissible(&mut self, shape: ShapeId, lack: Inadmissible) {
+        let Some(same) = self.shapes.get_mut(&shape) else { return };
+        if same.lack.replace(lack).is_none() {
+            let first = (same.first().clone(), shape);
+            self.admissible.remove(&first, &same.tenants);
+            self.waiting.insert(first, &same.tenants);
         }
     }
 
     /// Considers a shape again; what it lacked, if it was inadmissible.
     pub(crate) fn requeue_shape(&mut self, shape: ShapeId) -> Option<Inadmissible> {
         self.set_unsatisfiable(shape, false);
-        let cause = self.inadmissible.remove(&shape)?;
-        if let Some((first, tenants)) =
-            self.shapes.get(&shape).and_then(|same| Some((same.jobs.first()?, &same.tenants)))
-        {
-            let first = (first.clone(), shape);
-            self.waiting.remove(&first, tenants);
-            self.admissible.insert(first, tenants);
-        }
-        Some(cause)
+        let same = self.shapes.get_mut(&shape)?;
+        let lack = same.lack.take()?;
+        let first = (same.first().clone(), shape);
+        self.waiting.remove(&first, &same.tenants);
+        self.admissible.insert(first, &same.tenants);
+        Some(lack)
     }
 }
 
@@ -359,6 +305,7 @@ mod tests {
     use crate::{
         queue::{pending::job_order::JobId, quota::amounts::Dims},
         tenant::Tenant,
+        time::EpochSeconds,
     };
 
     fn key(priority: i32, created: i64, id: &str) -> JobKey {

@@ -4,10 +4,12 @@
 //! ([`queue_order`]). Like Kueue, a job that was considered and does not fit is inadmissible until what it lacks comes
 //! free.
 
+mod first_jobs;
 pub(crate) mod job_order;
 pub(crate) mod line;
 pub(crate) mod order_rules;
 pub(crate) mod pending_queues;
 pub(crate) mod queue_order;
+mod same_shape;
 pub(crate) mod shape_table;
 pub(crate) mod short_of_quota;

@@ -24,7 +24,7 @@ pub(crate) struct Blocked {
     /// Those that have not.
     young: BTreeMap<ReservationId, BTreeSet<(BlockedFirst, ShapeId)>>,
     /// What blocks each shape, and its firsts.
-    inadmissible: BTreeMap<(QueueIndex, ShapeId), (ReservationId, Vec<BlockedFirst>)>,
+    inadmissible: BTreeMap<(QueueIndex, ShapeId), (ReservationId, Box<[BlockedFirst]>)>,
 }
 
 impl Blocked {
@@ -37,7 +37,7 @@ impl Blocked {
         &mut self,
         id: ReservationId,
         shape: ShapeId,
-        firsts: Vec<BlockedFirst>,
+        firsts: Box<[BlockedFirst]>,
         now: EpochSeconds,
     ) -> bool {
         if self.inadmissible.get(&(id.queue, shape)).is_some_and(|(known, had)| (*known, had) == (id, &firsts)) {

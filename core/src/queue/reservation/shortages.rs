@@ -21,7 +21,7 @@ impl Reservations {
         &mut self,
         id: ReservationId,
         shape: ShapeId,
-        firsts: Vec<BlockedFirst>,
+        firsts: Box<[BlockedFirst]>,
         now: EpochSeconds,
     ) {
         let young = firsts.iter().map(|(ripe, _)| *ripe).filter(|ripe| *ripe > now).min();

@@ -128,9 +128,7 @@ impl Engine {
         let open = |id: &ReservationId| self.queues[id.queue].problem.is_none();
         for id in self.reservations.list_capacity_shortages().into_iter().filter(open).collect::<Vec<_>>() {
             self.reservations.promote_due_blocked(id, self.now);
-            let mut due: Vec<_> = self.list_due_blocked(id).collect();
-            self.sort_by_turn(id.queue, &mut due);
-            let first = due.into_iter().find(|(rank, shape)| {
+            let first = self.list_due_in_turn(id).find(|(rank, shape)| {
                 !self.has_reservation_on_better_card(&rank.id) && !self.takes_kept_amount(id.queue, *shape)
             });
             if let Some((rank, shape)) = first {

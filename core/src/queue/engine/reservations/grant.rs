@@ -147,11 +147,9 @@ impl Engine {
             doubtful |= !short;
             short
         };
-        let mut due: Vec<_> = self.list_due_blocked(id).collect();
-        self.sort_by_turn(id.queue, &mut due);
         let ranked = preemptor
             .into_iter()
-            .chain(due)
+            .chain(self.list_due_in_turn(id))
             .filter(|(rank, _)| !self.has_reservation_on_better_card(&rank.id))
             .filter(|(_, shape)| !self.takes_kept_amount(id.queue, *shape))
             .filter(&mut is_short)

@@ -126,7 +126,7 @@ impl Engine {
     }
 
     /// Those of a shape that may be the next to get a reservation, with when they have waited long enough.
-    fn rank_reservation_candidates(&self, node: QueueIndex, shape: ShapeId) -> Vec<BlockedFirst> {
+    fn rank_reservation_candidates(&self, node: QueueIndex, shape: ShapeId) -> Box<[BlockedFirst]> {
         let firsts = self.pending[node].list_possible_first_jobs(shape).into_iter();
         let ranks = firsts.map(|key| self.reservation_rank(node, key));
         ranks.filter_map(|rank| Some((self.reservation_due_at(node, shape, &rank)?, rank))).collect()
