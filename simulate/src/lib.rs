@@ -20,6 +20,7 @@ pub mod rules;
 pub mod run;
 pub mod scenario;
 pub mod series;
+pub mod shards;
 pub mod site;
 pub mod svg;
 pub mod tables;

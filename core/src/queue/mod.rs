@@ -11,6 +11,7 @@
 //!   long a job waits for a reservation.
 //! - `reservation`: what is kept free for a job that has waited long (EASY backfill).
 //! - [`preemption`]: which running jobs are evicted for a job that waits (reclaim and preempt).
+//! - [`shard`]: how several engines share one fleet.
 //! - [`engine`]: all of these together, fed by events and asked for the next job to release.
 
 mod aging;
@@ -20,6 +21,7 @@ mod pending;
 pub mod preemption;
 mod quota;
 mod reservation;
+pub mod shard;
 pub mod spec;
 pub mod state;
 mod tenant_order;
