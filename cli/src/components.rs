@@ -444,7 +444,8 @@ mod tests {
         let flags =
             ["--load-aware", "--load-thresholds=cpu=20", "--load-target-thresholds=cpu=70", "--load-interval=60"];
         let said = decided(&flags).load;
-        assert!(said.enabled && said.interval == 60);
+        assert!(said.enabled && !said.links && said.interval == 60);
+        assert!(decided(&["--link-aware"]).load.links);
         assert_eq!(
             (said.thresholds.to_string(), said.target_thresholds.to_string()),
             ("cpu=20".into(), "cpu=70".into())

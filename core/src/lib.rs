@@ -21,6 +21,7 @@ pub mod gang;
 pub mod image_locality;
 pub mod interning;
 pub mod inventory;
+pub mod link_aware;
 pub mod live_job;
 pub mod load_aware;
 pub mod maintenance;

@@ -42,17 +42,20 @@ pub use thresholds::{ParseThresholdsError, Thresholds};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LoadPolicy {
-    /// Jobs are moved.
+    /// Jobs are moved off hot clusters.
     pub enabled: bool,
+    /// Jobs are moved whose clusters are too far apart ([`crate::link_aware`]), at the same pace.
+    pub links: bool,
     /// A cluster that uses at most this of each resource may receive.
     pub thresholds: Thresholds,
     /// A cluster that uses more than this of one is hot.
     pub target_thresholds: Thresholds,
     /// Seconds between two rounds.
     pub interval: i64,
-    /// Readings in a row in which a cluster must be hot, or cold.
+    /// Readings in a row in which a cluster must be hot, or cold; rounds in a row in which clusters must be too far
+    /// apart.
     pub samples: u32,
-    /// Jobs that leave a cluster in a round at most.
+    /// Jobs that leave a cluster in a round at most, and as many for links.
     pub moves: u32,
     /// Seconds that a job is left alone after it was moved.
     pub cooldown: i64,
@@ -67,6 +70,7 @@ impl Default for LoadPolicy {
     fn default() -> Self {
         Self {
             enabled: false,
+            links: false,
             thresholds: Thresholds { cpu: Some(30), memory: Some(30) },
             target_thresholds: Thresholds { cpu: Some(80), memory: Some(85) },
             interval: 300,

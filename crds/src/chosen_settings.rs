@@ -42,6 +42,7 @@ pub enum ChosenSetting {
     /// Rules as `preempt` lists them; none where `preemption` is false.
     Preempt(Vec<String>),
     LoadAware(bool),
+    LinkAware(bool),
     LoadThresholds(Thresholds),
     LoadTargetThresholds(Thresholds),
     LoadInterval(i64),
@@ -117,6 +118,7 @@ fn read_setting(key: &str, value: &str) -> Result<Option<ChosenSetting>, String>
             ChosenSetting::Preempt(rules)
         }
         "load-aware" => ChosenSetting::LoadAware(read_word(value)?),
+        "link-aware" => ChosenSetting::LinkAware(read_word(value)?),
         "load-thresholds" => ChosenSetting::LoadThresholds(read_thresholds(value)?),
         "load-target-thresholds" => ChosenSetting::LoadTargetThresholds(read_thresholds(value)?),
         "load-interval" => ChosenSetting::LoadInterval(read_number::<u32>(value, 10)?.into()),

@@ -136,6 +136,10 @@ pub struct LoadArgs {
     /// members.
     #[arg(long)]
     pub load_aware: bool,
+    /// Moves gangs that name a hard tier of a FederationTopology and run in clusters whose link has become worse than
+    /// that, at the pace that the next flags say.
+    #[arg(long)]
+    pub link_aware: bool,
     /// Percent of cpu and memory up to which a cluster may receive such jobs. Without it `cpu=30,memory=30`.
     #[arg(long, value_name = "cpu=N,memory=N")]
     pub load_thresholds: Option<Thresholds>,
@@ -171,6 +175,7 @@ impl LoadArgs {
         let default = LoadPolicy::default();
         let policy = LoadPolicy {
             enabled: self.load_aware,
+            links: self.link_aware,
             thresholds: self.load_thresholds.unwrap_or(default.thresholds),
             target_thresholds: self.load_target_thresholds.unwrap_or(default.target_thresholds),
             interval: self.load_interval.into(),

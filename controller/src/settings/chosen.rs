@@ -32,6 +32,7 @@ fn choose_one(chosen: &mut Settings, setting: ChosenSetting) {
         ChosenSetting::PreemptUnset(unset) => chosen.preempt_unset = unset,
         ChosenSetting::Preempt(rules) => chosen.preempt = rules,
         ChosenSetting::LoadAware(enabled) => chosen.load.enabled = enabled,
+        ChosenSetting::LinkAware(enabled) => chosen.load.links = enabled,
         ChosenSetting::LoadThresholds(thresholds) => chosen.load.thresholds = thresholds,
         ChosenSetting::LoadTargetThresholds(thresholds) => chosen.load.target_thresholds = thresholds,
         ChosenSetting::LoadInterval(seconds) => chosen.load.interval = seconds,
@@ -93,12 +94,13 @@ mod tests {
         let fault = choose(&json!({"load-thresholds": "cpu=80,memory=30"})).unwrap_err();
         assert!(fault.contains("has to be below its target threshold"), "{fault}");
         let chosen = choose(&json!({
-            "load-aware": "true", "load-thresholds": "cpu=20", "load-target-thresholds": "cpu=90", "load-samples": "2",
+            "load-aware": "true", "link-aware": "true", "load-thresholds": "cpu=20", "load-target-thresholds": "cpu=90", "load-samples": "2",
             "load-moves": "5", "load-interval": "60", "load-cooldown": "0", "load-priority-threshold": "-1",
             "load-exclude-namespaces": "prod,ops",
         }));
         let load = LoadPolicy {
             enabled: true,
+            links: true,
             thresholds: "cpu=20".parse().unwrap(),
             target_thresholds: "cpu=90".parse().unwrap(),
             interval: 60,

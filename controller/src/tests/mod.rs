@@ -24,6 +24,7 @@ mod image_locality;
 mod job_commands;
 mod job_gangs;
 mod lifecycle;
+mod link_aware;
 mod load_aware;
 mod maintenance;
 mod measure;

@@ -36,6 +36,24 @@ pub struct PlacedJob {
     pub avoid: BTreeSet<String>,
 }
 
+impl PlacedJob {
+    /// Whether it may be evicted, and is not to be left alone.
+    pub(crate) fn may_leave(&self, policy: &LoadPolicy, preemption: &PreemptionPolicy, now: EpochSeconds) -> bool {
+        let Self { job, moved_at, .. } = self;
+        let is_protected =
+            preemption.protected.contains(&job.namespace) || policy.excluded_namespaces.contains(&job.namespace);
+        let bounds = &preemption.bounds;
+        job.ours
+            && job.started.is_some()
+            && job.preemptable.unwrap_or(preemption.unset.preempt)
+            && !is_protected
+            && policy.priority_threshold.is_none_or(|threshold| job.priority < threshold)
+            && moved_at.is_none_or(|at| at.saturating_add(policy.cooldown) <= now)
+            && bounds.cools_until(job).is_none_or(|until| until <= now)
+            && !bounds.is_evicted_too_often(job, now)
+    }
+}
+
 /// Everything that a round is decided on.
 #[derive(Debug, Clone, Copy)]
 pub struct LoadInput<'a> {
@@ -157,33 +175,17 @@ impl<'a> Round<'a> {
 
     /// Who may leave a cluster, in the order of victims.
     fn list_candidates(&self, hot: &str) -> Vec<&'a PlacedJob> {
-        let LoadInput { jobs, fleet, now, .. } = *self.input;
+        let LoadInput { policy, preemption, jobs, fleet, now, .. } = *self.input;
         let leaves = |job: &JobId| self.leaving.iter().any(|leaving| leaving.job_move.id == *job);
         let mut all: Vec<&PlacedJob> = jobs
             .iter()
-            .filter(|one| one.asks.contains_key(hot) && self.may_leave(one) && !leaves(&one.job.id))
+            .filter(|one| one.asks.contains_key(hot) && one.may_leave(policy, preemption, now) && !leaves(&one.job.id))
             .collect();
         all.sort_by_cached_key(|one: &&'a PlacedJob| {
             let lost = compute_lost_work((fleet, now), &one.job, one.job.charge.iter());
             (!one.job.best_effort, one.job.priority, lost, Reverse(one.job.start_order()))
         });
         all
-    }
-
-    fn may_leave(&self, one: &PlacedJob) -> bool {
-        let LoadInput { policy, preemption, now, .. } = *self.input;
-        let PlacedJob { job, moved_at, .. } = one;
-        let is_protected =
-            preemption.protected.contains(&job.namespace) || policy.excluded_namespaces.contains(&job.namespace);
-        let bounds = &preemption.bounds;
-        job.ours
-            && job.started.is_some()
-            && job.preemptable.unwrap_or(preemption.unset.preempt)
-            && !is_protected
-            && policy.priority_threshold.is_none_or(|threshold| job.priority < threshold)
-            && moved_at.is_none_or(|at| at.saturating_add(policy.cooldown) <= now)
-            && bounds.cools_until(job).is_none_or(|until| until <= now)
-            && !bounds.is_evicted_too_often(job, now)
     }
 
     /// What a job is taken to use, in each cluster that it is in.

@@ -26,12 +26,14 @@
 //! | `gang_fit` | how many of a gang's pods fit one capacity, and how many are enough |
 //! | `upper_bounds` | from a few sums, which clusters need not be packed |
 //! | `allowed_tiers`, `partition_domains` | which domains `networkTopology` of a job or of its partitions leaves |
+//! | `broken_link` | whether a link keeps clusters from being as close as a gang asks for |
 //! | `federation_topology`, `measured_links` | which clusters are close to each other, by links that are declared and measured |
 //! | `node_scope`, `assumed` | which nodes count, and what is left of them beside assumed pods |
 //! | `refusal` | why nothing fits, in a sentence |
 
 mod allowed_tiers;
 mod assumed;
+mod broken_link;
 mod cluster_sets;
 mod exact_packing;
 mod federation_topology;
@@ -69,6 +71,7 @@ use upper_bounds::UpperBounds;
 
 pub use self::{
     assumed::subtract_assumed_pods,
+    broken_link::BrokenLink,
     federation_topology::{FederationTopology, Level, Link, LinkTier, LinkedGroups},
     gang_fit::{count_pods_that_fit, gang_fits, might_hold_minimum, most_of_each_task},
     given_counts::{CountsRefusal, plan_given_counts},

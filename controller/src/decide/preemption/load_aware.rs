@@ -1,7 +1,7 @@
-//! Which jobs leave clusters whose nodes are really hot, and when that is decided.
+//! Which jobs leave clusters whose nodes are really hot, or that are too far apart, and when that is decided.
 //!
-//! Rule: who leaves is decided by `caldera_core::load_aware`, once an interval, where an admin chose it. This fills in
-//! what that looks at. Only what has a gang, runs to its end and starts alone is moved: a service would be away for a
+//! Rule: who leaves is decided by `caldera_core::load_aware` and `caldera_core::link_aware`, once an interval, where an
+//! admin chose it. This fills in what they look at. Only what has a gang, runs to its end and starts alone is moved: a service would be away for a
 //! moment, and a job that starts together with others would leave without them. A job that leaves is taken off its
 //! clusters in one patch, as one whose copy was refused: it keeps its age, waits in line until its old copies are gone,
 //! and avoids each cluster that is not cold. Clusters that are reserved for a job that waits receive nothing. Nobody
@@ -23,6 +23,7 @@ use caldera_core::{
     fleet::EvictedPods,
     gang::ClusterName,
     inventory::MemberLoad,
+    link_aware::{DistantGang, LinkHistory, plan_link_moves},
     load_aware::{JobMove, LoadHistory, LoadInput, LoadPolicy, PlacedJob, plan_moves},
     place::{self, spread_constraints::is_duplicated},
     queue::{JobId, ledger::AdmissionStage, preemption::PreemptionPolicy},
@@ -31,7 +32,10 @@ use caldera_core::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::attempt::{describe_charged_job, list_bindings};
+use super::{
+    attempt::{describe_charged_job, list_bindings},
+    link_aware::list_distant_gangs,
+};
 use crate::{
     decide::{
         admission::assess::{assess_as_waiting, predict_run},
@@ -55,6 +59,7 @@ use crate::{
 pub(crate) struct LoadAware {
     policy: LoadPolicy,
     history: LoadHistory,
+    links: LinkHistory,
     due: Option<Timestamp>,
 }
 
@@ -64,6 +69,7 @@ impl LoadAware {
         if policy != self.policy {
             (self.policy, self.due) = (policy, None);
             self.history.forget_all();
+            self.links.forget_all();
         }
     }
 
@@ -88,7 +94,7 @@ impl LoadAware {
         preemption: &PreemptionPolicy,
         now: Timestamp,
     ) -> Vec<Decision> {
-        if !self.policy.enabled {
+        if !self.policy.enabled && !self.policy.links {
             return Vec::new();
         }
         let is_due = self.due.is_some_and(|due| due <= now);
@@ -97,12 +103,23 @@ impl LoadAware {
         }
         // karmada-scheduler does not know what a job is to avoid, and might send it back.
         let may_move = !objects.admits_whole_gangs && jobs.engine.pause_reason().is_none();
-        if !is_due || !may_move || !self.history.has_hot_cluster(&self.policy) {
+        if !is_due || !may_move {
             return Vec::new();
         }
-        let moves = self.plan_round(objects, jobs, capacity, preemption, now);
-        for cluster in moves.iter().flat_map(|one| one.from.iter().chain(&one.to)) {
-            self.history.reset_hot_counts(cluster);
+        let mut moves = Vec::new();
+        if self.policy.enabled && self.history.has_hot_cluster(&self.policy) {
+            moves = self.plan_round(objects, jobs, capacity, preemption, now);
+            for cluster in moves.iter().flat_map(|one| one.from.iter().chain(&one.to)) {
+                self.history.reset_hot_counts(cluster);
+            }
+        }
+        if self.policy.links {
+            let distant = list_distant_gangs(objects, jobs, capacity, now);
+            self.links.observe_round(&distant);
+            // Whoever leaves a hot cluster takes places that gangs would be promised: they go in the next round.
+            if moves.is_empty() {
+                moves = self.plan_link_round(objects, jobs, capacity, preemption, &distant, now);
+            }
         }
         let known = capacity.list_cluster_names();
         moves.into_iter().filter_map(|one| write_move(objects, jobs, &known, one, now)).collect()
@@ -135,10 +152,28 @@ impl LoadAware {
         let mut places = Places { objects, jobs, capacity, found: BTreeMap::new(), now };
         plan_moves(&input, |before, id, open| places.find_place(before, id, open))
     }
+
+    fn plan_link_round(
+        &self,
+        objects: &Objects,
+        jobs: &Jobs,
+        capacity: &mut FleetCapacity,
+        preemption: &PreemptionPolicy,
+        distant: &[DistantGang],
+        now: Timestamp,
+    ) -> Vec<JobMove> {
+        let closed = list_reserved_clusters(objects, jobs);
+        let known = capacity.list_cluster_names().into_iter();
+        let open: BTreeSet<String> = known.filter(|name| !closed.contains(name.as_str())).collect();
+        let mut places = Places { objects, jobs, capacity, found: BTreeMap::new(), now };
+        let (rules, now) = ((&self.policy, preemption), EpochSeconds::from(now));
+        let find_place = |before: &[&JobId], id: &JobId, open: &BTreeSet<String>| places.find_place(before, id, open);
+        plan_link_moves(rules, &self.links, distant, &open, now, find_place)
+    }
 }
 
 /// A job that might leave, with what its pods ask for in each cluster.
-fn describe_placed_job(
+pub(super) fn describe_placed_job(
     objects: &Objects,
     jobs: &Jobs,
     capacity: &FleetCapacity,

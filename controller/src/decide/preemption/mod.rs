@@ -6,7 +6,9 @@
 //! | module | decides |
 //! |---|---|
 //! | [`attempt`] | which jobs are evicted for a pending one, by reclaim or by priority, and when they are back in line |
-//! | [`load_aware`] | which jobs leave clusters whose nodes are really hot |
+//! | [`load_aware`] | which jobs leave clusters whose nodes are really hot, or that are too far apart |
+//! | [`link_aware`] | which gangs run in clusters that are too far apart |
 
 pub(super) mod attempt;
+mod link_aware;
 pub(crate) mod load_aware;
