@@ -81,6 +81,8 @@ const ROWS: &[Row] = &[
     row("", "v1", "secrets", "Secret", NS, &[], &[]),
     row("", "v1", "serviceaccounts", "ServiceAccount", NS, &["sa"], &[]),
     row("", "v1", "services", "Service", NS, &["svc"], &[Status, All, Name(Label), CreateOnUpdate]),
+    row("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy", CLUSTER, &[], &[G(Spec), NeedsVersion]),
+    row("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", CLUSTER, &[], &[G(Spec), NeedsVersion]),
     row("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", CLUSTER, &[], &[G(NotMetadata), NeedsVersion]),
     row("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", CLUSTER, &[], &[G(NotMetadata), NeedsVersion]),
     row("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", CLUSTER, &[], &[Status, G(Spec), NeedsVersion]),

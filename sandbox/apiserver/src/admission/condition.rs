@@ -27,7 +27,7 @@ impl Condition {
 }
 
 pub fn compile_condition(source: &str, params: bool) -> Expression {
-    let names = Names { params, authorizer: true, variables: None };
+    let names = Names { params, authorizer: true, ..Names::default() };
     Expression::compile(source, &names, Wanted::Bool)
 }
 

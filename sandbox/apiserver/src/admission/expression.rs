@@ -16,7 +16,9 @@ use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value as CelValue}
 use serde_json::{Value, json};
 
 use super::authorizer::{self, Asker};
-use crate::schema::{AUTHORIZER, Node, Type, expand_loops, infer_type, parse_expression, parts_of, register_loops};
+use crate::schema::{
+    AUTHORIZER, Node, OBJECT, PATCH, Type, expand_loops, infer_type, parse_expression, parts_of, register_loops,
+};
 
 /// What all expressions of one object may cost, and one of them (`apis/cel/config.go`).
 pub const BUDGET: u64 = 10_000_000;
@@ -97,6 +99,8 @@ static NAMESPACE: LazyLock<Node> = LazyLock::new(|| {
 pub struct Names {
     pub params: bool,
     pub authorizer: bool,
+    /// Whether it may make what a mutating policy patches with.
+    pub patches: bool,
     /// The composed variables so far; `None` where there are none to be composed.
     pub variables: Option<Vec<(String, Type<'static>)>>,
 }
@@ -107,6 +111,8 @@ pub enum Wanted {
     Bool,
     Text,
     TextOrNull,
+    Object,
+    Patches,
     Anything,
 }
 
@@ -292,15 +298,19 @@ fn check_tree(tree: &IdedExpr, source: &str, names: &Names, wanted: Wanted) -> R
     if names.authorizer {
         scopes.push(("authorizer".into(), AUTHORIZER));
     }
+    if names.patches {
+        scopes.extend([OBJECT, PATCH].map(|name| (name.into(), Type::Named(name))));
+    }
     if let Some(variables) = &names.variables {
         scopes.push(("variables".into(), Type::Dyn));
         scopes.extend(variables.iter().map(|(name, found)| (format!("variables.{name}"), *found)));
     }
     let output = infer_type(tree, source, scopes)?;
-    let found = match output {
-        _ if is_dynamic(tree) => "dyn",
-        _ if matches!(&tree.expr, Expr::Ident(name) if name == "request") => "kubernetes.AdmissionRequest",
-        known => known.name(),
+    let found = match (&tree.expr, output) {
+        _ if is_dynamic(tree) => "dyn".to_owned(),
+        (Expr::Ident(name), _) if name == "request" => "kubernetes.AdmissionRequest".to_owned(),
+        (Expr::Struct(made), _) => made.type_name.clone(),
+        (_, known) => known.shown(),
     };
     let unknown = matches!(output, Type::Dyn) && !is_dynamic(tree);
     let fits = |name: &str| unknown || found == name;
@@ -310,6 +320,8 @@ fn check_tree(tree: &IdedExpr, source: &str, names: &Names, wanted: Wanted) -> R
         Wanted::TextOrNull if !fits("string") && !matches!(tree.expr, Expr::Literal(LiteralValue::Null)) => {
             Err(format!("must evaluate to one of [string null_type] but got {found}"))
         }
+        Wanted::Object if !fits("Object") => Err(format!("must evaluate to Object but got {found}")),
+        Wanted::Patches if !fits("list(JSONPatch)") => Err(format!("must evaluate to list(JSONPatch) but got {found}")),
         _ => Ok(output),
     }
 }

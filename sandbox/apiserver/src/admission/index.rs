@@ -7,7 +7,9 @@ use arc_swap::ArcSwap;
 use serde_json::Value;
 
 use super::call::Callers;
-use super::policy::{Binding, Policy};
+use super::matching::{Binding, InForce};
+use super::mutation::MutatingPolicy;
+use super::policy::Policy;
 use super::webhook::Webhook;
 use super::{Attributes, Operation};
 use crate::selector::LabelSelector;
@@ -17,8 +19,15 @@ use crate::store::Changes;
 pub const MUTATING: &str = "mutatingwebhookconfigurations.admissionregistration.k8s.io";
 pub const VALIDATING: &str = "validatingwebhookconfigurations.admissionregistration.k8s.io";
 
-const POLICIES: &str = "validatingadmissionpolicies.admissionregistration.k8s.io";
-const BINDINGS: &str = "validatingadmissionpolicybindings.admissionregistration.k8s.io";
+/// Policies of a kind, and their bindings.
+const VALIDATING_POLICIES: [&str; 2] = [
+    "validatingadmissionpolicies.admissionregistration.k8s.io",
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+];
+const MUTATING_POLICIES: [&str; 2] = [
+    "mutatingadmissionpolicies.admissionregistration.k8s.io",
+    "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+];
 
 /// What the server keeps for admission.
 #[derive(Default)]
@@ -27,18 +36,56 @@ pub struct Index {
     changes: OnceLock<[Arc<Changes>; 2]>,
     /// Compiled configurations by kind and name, with the version they were compiled from.
     compiled: Mutex<BTreeMap<(bool, String), Compiled>>,
-    policies: ArcSwap<Policies>,
-    policy_changes: OnceLock<[Arc<Changes>; 2]>,
+    validating: PolicyCache<Policy>,
+    mutating: PolicyCache<MutatingPolicy>,
     pub(super) callers: Callers,
 }
 
-/// The policies that a binding puts in force, by name, with those bindings.
-pub type InForce = Vec<(Arc<Policy>, Vec<Arc<Binding>>)>;
+/// The policies of one kind, with what they were read from.
+struct PolicyCache<P> {
+    current: ArcSwap<Policies<P>>,
+    changes: OnceLock<[Arc<Changes>; 2]>,
+}
 
-#[derive(Debug, Default)]
-struct Policies {
+struct Policies<P> {
     seen: (u64, u64),
-    in_force: Arc<InForce>,
+    in_force: Arc<InForce<P>>,
+}
+
+impl<P> Default for PolicyCache<P> {
+    fn default() -> Self {
+        let nothing = Policies { seen: (0, 0), in_force: Arc::default() };
+        Self { current: ArcSwap::from_pointee(nothing), changes: OnceLock::new() }
+    }
+}
+
+impl<P> PolicyCache<P> {
+    /// The policies of this moment. They are compiled again whenever one of them or a binding changes.
+    fn in_force(&self, server: &ApiServer, kinds: [&str; 2], read: fn(&Value) -> P) -> Arc<InForce<P>> {
+        let [policies, bindings] = self.changes.get_or_init(|| {
+            let mut store = server.store();
+            kinds.map(|kind| store.changes(kind))
+        });
+        let seen = (policies.last(), bindings.last());
+        let current = self.current.load_full();
+        if current.seen == seen {
+            return current.in_force.clone();
+        }
+        let [policies, bindings] = {
+            let store = server.store();
+            kinds.map(|kind| store.list(kind, None))
+        };
+        let bindings: Vec<Arc<Binding>> = bindings.iter().map(|b| Arc::new(Binding::read(&b.value))).collect();
+        let of = |name: &str| bindings.iter().filter(|b| b.policy == name).cloned().collect::<Vec<_>>();
+        let bound = policies.iter().map(|p| (p, of(crate::meta::object_name(&p.value))));
+        let in_force: InForce<P> = bound
+            .filter(|(_, bindings)| !bindings.is_empty())
+            .map(|(policy, bindings)| (Arc::new(read(&policy.value)), bindings))
+            .collect();
+        let fresh = Arc::new(Policies { seen, in_force: Arc::new(in_force) });
+        self.current.store(fresh.clone());
+        fresh.in_force.clone()
+    }
 }
 
 type Compiled = (u64, Vec<Arc<Webhook>>);
@@ -79,31 +126,12 @@ impl Index {
         fresh
     }
 
-    /// The policies of this moment. They are compiled again whenever one of them or a binding changes.
-    pub fn policies(&self, server: &ApiServer) -> Arc<InForce> {
-        let [policies, bindings] = self.policy_changes.get_or_init(|| {
-            let mut store = server.store();
-            [store.changes(POLICIES), store.changes(BINDINGS)]
-        });
-        let seen = (policies.last(), bindings.last());
-        let current = self.policies.load_full();
-        if current.seen == seen {
-            return current.in_force.clone();
-        }
-        let (policies, bindings) = {
-            let store = server.store();
-            (store.list(POLICIES, None), store.list(BINDINGS, None))
-        };
-        let bindings: Vec<Arc<Binding>> = bindings.iter().map(|b| Arc::new(Binding::read(&b.value))).collect();
-        let of = |name: &str| bindings.iter().filter(|b| b.policy == name).cloned().collect::<Vec<_>>();
-        let bound = policies.iter().map(|p| (p, of(crate::meta::object_name(&p.value))));
-        let in_force = bound
-            .filter(|(_, bindings)| !bindings.is_empty())
-            .map(|(policy, bindings)| (Arc::new(Policy::read(&policy.value)), bindings))
-            .collect();
-        let fresh = Arc::new(Policies { seen, in_force: Arc::new(in_force) });
-        self.policies.store(fresh.clone());
-        fresh.in_force.clone()
+    pub fn validating_policies(&self, server: &ApiServer) -> Arc<InForce<Policy>> {
+        self.validating.in_force(server, VALIDATING_POLICIES, Policy::read)
+    }
+
+    pub fn mutating_policies(&self, server: &ApiServer) -> Arc<InForce<MutatingPolicy>> {
+        self.mutating.in_force(server, MUTATING_POLICIES, MutatingPolicy::read)
     }
 
     fn read(&self, server: &ApiServer, kind: &str, mutating: bool) -> Vec<Arc<Webhook>> {

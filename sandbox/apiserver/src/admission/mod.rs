@@ -1,6 +1,5 @@
 //! Admission webhooks: which are asked, in which order, and what becomes of their answers
-//! (`apiserver/pkg/admission/plugin/webhook/{generic,mutating,validating}`). Validating policies are asked before the
-//! validating webhooks.
+//! (`apiserver/pkg/admission/plugin/webhook/{generic,mutating,validating}`). Policies are asked before the webhooks.
 
 mod answer;
 mod authorizer;
@@ -9,6 +8,10 @@ mod condition;
 mod config;
 mod expression;
 mod index;
+mod made;
+mod matching;
+mod mutation;
+mod mutation_config;
 mod policy;
 mod policy_config;
 mod review;
@@ -22,6 +25,7 @@ use serde_json::Value;
 
 pub use config::{client_errors, requirement_errors, selector_errors, validate_configuration};
 pub use index::Index;
+pub use mutation_config::{validate_mutating_binding, validate_mutating_policy};
 pub use policy_config::{validate_binding, validate_policy};
 
 use crate::auth::User;
@@ -31,6 +35,7 @@ use crate::server::ApiServer;
 use authorizer::Asker;
 use condition::Verdict;
 use expression::{CONDITIONS_BUDGET, Run, Values};
+use mutation::Mutator;
 
 use review::{Answer, Form, Patch};
 use webhook::{Subject, Webhook};
@@ -86,10 +91,13 @@ enum Failure {
 
 /// Whether any webhook's or policy's rules name this write: lets the common case skip everything else.
 pub fn any_concerned(server: &ApiServer, attributes: &Attributes<'_>) -> bool {
-    let policies = server.state().admission.policies(server);
-    if !policies.is_empty() {
+    let index = &server.state().admission;
+    let (validating, mutating) = (index.validating_policies(server), index.mutating_policies(server));
+    if !validating.is_empty() || !mutating.is_empty() {
         let others = equivalent_resources(server, attributes);
-        if policy::any_concerned(&policies, attributes, &others) {
+        if matching::any_concerned(&validating, attributes, &others)
+            || matching::any_concerned(&mutating, attributes, &others)
+        {
             return true;
         }
     }
@@ -102,12 +110,14 @@ pub fn any_concerned(server: &ApiServer, attributes: &Attributes<'_>) -> bool {
     named(&webhooks.mutating) || named(&webhooks.validating)
 }
 
-/// Whether there are mutating webhooks at all.
+/// Whether there are mutating webhooks or policies at all.
 pub fn has_mutating(server: &ApiServer) -> bool {
-    !server.state().admission.webhooks(server).mutating.is_empty()
+    let index = &server.state().admission;
+    !index.webhooks(server).mutating.is_empty() || !index.mutating_policies(server).is_empty()
 }
 
-/// Runs the mutating webhooks over `object` (`None` on a delete), collecting their warnings.
+/// Runs the mutating policies, then the mutating webhooks over `object` (`None` on a delete), collecting their
+/// warnings. Who wants to sees the object again when somebody else changed it (`admission/reinvocation.go`).
 ///
 /// After each patch the caller's `tidy` decodes the object again: it prunes and defaults, or says why it cannot.
 pub async fn run_mutating(
@@ -118,12 +128,20 @@ pub async fn run_mutating(
     warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
     let webhooks = server.state().admission.webhooks(server);
-    if webhooks.mutating.is_empty() || is_exempt(attributes) {
+    let policies = server.state().admission.mutating_policies(server);
+    if (webhooks.mutating.is_empty() && policies.is_empty()) || is_exempt(attributes) {
         return Ok(());
     }
     let forms = equivalent_resources(server, attributes);
+    let mut mutator = Mutator::new(server, &policies, attributes, &forms, tidy);
     let mut reinvocation = Reinvocation::default();
+    let mut seen = None;
     for round in [Round::First, Round::Again] {
+        let changed = mutator.run(round, object.as_deref_mut())?;
+        reinvocation.needed |= changed;
+        if round == Round::Again && seen.as_ref() != object.as_deref() {
+            reinvocation.require();
+        }
         for webhook in &webhooks.mutating {
             if round == Round::Again && !reinvocation.due.contains(webhook.uid.as_str()) {
                 continue;
@@ -145,6 +163,7 @@ pub async fn run_mutating(
         if !reinvocation.needed {
             break;
         }
+        seen = object.as_deref().cloned();
     }
     Ok(())
 }
@@ -157,7 +176,8 @@ pub async fn run_validating(
     warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
     let forms = equivalent_resources(server, attributes);
-    policy::run_policies(server, attributes, object, &forms, warnings)?;
+    let policies = server.state().admission.validating_policies(server);
+    policy::run_policies(server, &policies, attributes, object, &forms, warnings)?;
     let webhooks = server.state().admission.webhooks(server);
     if webhooks.validating.is_empty() || is_exempt(attributes) {
         return Ok(());
@@ -193,15 +213,21 @@ enum Round {
     Again,
 }
 
-/// Which webhooks see the object a second time: those with `IfNeeded` that ran before the last change by another one.
-#[derive(Default)]
-struct Reinvocation<'a> {
-    invoked: BTreeSet<&'a str>,
-    due: BTreeSet<&'a str>,
+/// Who sees the object a second time: those with `IfNeeded` that ran before the last change by another one. `K` tells
+/// them apart.
+struct Reinvocation<K> {
+    invoked: BTreeSet<K>,
+    due: BTreeSet<K>,
     needed: bool,
 }
 
-impl Reinvocation<'_> {
+impl<K: Ord> Default for Reinvocation<K> {
+    fn default() -> Self {
+        Self { invoked: BTreeSet::new(), due: BTreeSet::new(), needed: false }
+    }
+}
+
+impl<K: Ord> Reinvocation<K> {
     fn require(&mut self) {
         self.due.append(&mut self.invoked);
         self.needed = true;

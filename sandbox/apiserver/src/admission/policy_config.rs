@@ -8,7 +8,7 @@ use super::config::{
     DNS_1035_TEXT, condition_errors, is_dns_1035_label, items_of, rule_errors, selector_errors, text_of,
 };
 use super::expression::{Expression, Names, Wanted};
-use super::policy::{Compiled, compile_variables};
+use super::matching::{Compiled, compile_variables};
 use crate::meta::{qualified_name_problems, subdomain_problems};
 use crate::schema::{FieldError, RESERVED_WORDS};
 
@@ -17,7 +17,7 @@ const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
 const MOST_ANNOTATIONS: usize = 20;
 const LONGEST_ANNOTATION: usize = 5 * 1024;
 
-fn set_of<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+pub fn set_of<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     value.get(key).filter(|v| !v.is_null())
 }
 
@@ -25,6 +25,24 @@ fn set_of<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
 /// alone.
 pub fn validate_policy(policy: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let spec = policy.get("spec").unwrap_or(&Value::Null);
+    let (mut errors, names) = head_errors(spec, old, Vec::new());
+    let (validations, annotations) = (items_of(spec, "validations"), items_of(spec, "auditAnnotations"));
+    if validations.is_empty() && annotations.is_empty() {
+        let why = "validations or auditAnnotations must contain at least one item";
+        errors.push(FieldError::required("spec.validations", why));
+        errors.push(FieldError::required("spec.auditAnnotations", why));
+        return errors;
+    }
+    for (i, validation) in validations.iter().enumerate() {
+        errors.extend(validation_errors(&format!("spec.validations[{i}]"), validation, &names));
+    }
+    errors.extend(annotation_errors(crate::meta::object_name(policy), annotations, &names));
+    errors
+}
+
+/// The violations in what policies of both kinds have, and the names that the rest of a policy may use. `operations`
+/// are those of the operations that it names.
+pub fn head_errors(spec: &Value, old: Option<&Value>, operations: Vec<FieldError>) -> (Vec<FieldError>, Names) {
     let mut errors = Vec::new();
     match set_of(spec, "failurePolicy") {
         None => errors.push(FieldError::required("spec.failurePolicy", "")),
@@ -44,6 +62,7 @@ pub fn validate_policy(policy: &Value, old: Option<&Value>) -> Vec<FieldError> {
             }
         }
     }
+    errors.extend(operations);
     let before = old.and_then(|o| o.pointer("/spec/matchConditions"));
     if before.is_none() || before != spec.get("matchConditions") {
         errors.extend(condition_errors("spec.matchConditions", items_of(spec, "matchConditions"), kind.is_some()));
@@ -52,23 +71,19 @@ pub fn validate_policy(policy: &Value, old: Option<&Value>) -> Vec<FieldError> {
     for (i, (name, expression)) in variables.iter().enumerate() {
         errors.extend(variable_errors(&format!("spec.variables[{i}]"), name, expression));
     }
-    let (validations, annotations) = (items_of(spec, "validations"), items_of(spec, "auditAnnotations"));
-    if validations.is_empty() && annotations.is_empty() {
-        let why = "validations or auditAnnotations must contain at least one item";
-        errors.push(FieldError::required("spec.validations", why));
-        errors.push(FieldError::required("spec.auditAnnotations", why));
-        return errors;
-    }
-    for (i, validation) in validations.iter().enumerate() {
-        errors.extend(validation_errors(&format!("spec.validations[{i}]"), validation, &names));
-    }
-    errors.extend(annotation_errors(crate::meta::object_name(policy), annotations, &names));
-    errors
+    (errors, names)
 }
 
 /// All violations of a ValidatingAdmissionPolicyBinding after defaulting.
 pub fn validate_binding(binding: &Value) -> Vec<FieldError> {
     let spec = binding.get("spec").unwrap_or(&Value::Null);
+    let mut errors = binding_errors(spec);
+    errors.extend(action_errors(items_of(spec, "validationActions")));
+    errors
+}
+
+/// The violations in what bindings of both kinds have.
+pub fn binding_errors(spec: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     match text_of(spec, "policyName") {
         "" => errors.push(FieldError::required("spec.policyName", "")),
@@ -80,7 +95,6 @@ pub fn validate_binding(binding: &Value) -> Vec<FieldError> {
     errors.extend(set_of(spec, "paramRef").into_iter().flat_map(param_ref_errors));
     let matching = set_of(spec, "matchResources").into_iter();
     errors.extend(matching.flat_map(|m| matching_errors("spec.matchResources", m)));
-    errors.extend(action_errors(items_of(spec, "validationActions")));
     errors
 }
 

@@ -111,6 +111,23 @@ pub fn apply(
     Ok(next)
 }
 
+/// The object after a policy laid `over` over it. Nobody owns what it sets (`policy/mutating/patch/smd.go`).
+pub fn lay_over(live: &Value, over: &Value, schema: &TypeSchema) -> Result<Value, String> {
+    let ty = Type::root(schema.node());
+    let problems = typed::find_problems(over, ty);
+    if !problems.is_empty() {
+        let shown = show_problems(&problems);
+        return Err(format!("failed to convert patch object to typed object: {shown}"));
+    }
+    let mut atomics = Vec::new();
+    typed::find_atomics(over, ty, "", &mut atomics);
+    if !atomics.is_empty() {
+        let shown = atomics.join(", ");
+        return Err(format!("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {shown}"));
+    }
+    Ok(merge::merge_applied(live, over, ty))
+}
+
 /// Create, update or patch by a plain writer: `new` gets the managedFields that follow from the difference to `live`.
 /// Entries in `new` that differ from the stored ones are taken as the writer's wish: `[{}]` ends the tracking.
 pub fn track_update(live: Option<&Value>, new: &mut Value, writer: &Writer<'_>, schema: &TypeSchema) {
@@ -237,14 +254,18 @@ fn empty_object(schema: &TypeSchema, like: &Value) -> (Value, Value) {
     (empty, Value::Null)
 }
 
+fn show_problems(problems: &[String]) -> String {
+    match problems {
+        [one] => one.clone(),
+        many => format!("errors:\n{}", many.iter().map(|text| format!("  {text}")).collect::<Vec<_>>().join("\n")),
+    }
+}
+
 fn untyped(applied: &Value, problems: &[String]) -> String {
     let text = |pointer: &str| applied.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let version = text("/apiVersion");
     let version = if version.contains('/') { version.to_owned() } else { format!("/{version}") };
-    let shown = match problems {
-        [one] => one.clone(),
-        many => format!("errors:\n{}", many.iter().map(|text| format!("  {text}")).collect::<Vec<_>>().join("\n")),
-    };
+    let shown = show_problems(problems);
     format!(
         "failed to create typed patch object ({}/{}; {version}, Kind={}): {shown}",
         text("/metadata/namespace"),

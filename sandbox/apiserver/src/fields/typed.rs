@@ -175,6 +175,31 @@ fn collect_fields(value: &Value, ty: Type<'_>, path: &mut Vec<Element>, set: &mu
     }
 }
 
+/// The paths of the lists and maps in a value that can only be set as a whole.
+pub fn find_atomics(value: &Value, ty: Type<'_>, path: &str, out: &mut Vec<String>) {
+    match value {
+        Value::Object(map) if ty.atom(Some(value)) == Atom::Map => {
+            if ty.atomic_map() {
+                out.push(path.to_owned());
+            }
+            for (key, value) in map {
+                if let Some((member, true)) = ty.member(key) {
+                    find_atomics(value, member, &format!("{path}.{key}"), out);
+                }
+            }
+        }
+        Value::Array(items) if ty.atom(Some(value)) == Atom::List => {
+            if ty.atomic_list() {
+                out.push(path.to_owned());
+            }
+            for (index, item) in items.iter().enumerate() {
+                find_atomics(item, ty.element(), &format!("{path}[{index}]"), out);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Why an applied object does not fit its type, one text for each problem.
 pub fn find_problems(value: &Value, ty: Type<'_>) -> Vec<String> {
     let mut out = Vec::new();

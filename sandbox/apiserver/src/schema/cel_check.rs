@@ -15,6 +15,7 @@ use super::cel_type::{
 use super::formats::{is_go_duration, is_go_timestamp};
 use super::node::Node;
 
+mod made;
 mod operator;
 
 /// One complaint: where it stands in the source, what was looked for there, and its text.
@@ -139,10 +140,7 @@ impl<'s, 'a> Checker<'s, 'a> {
     fn infer(&mut self, expression: &Expression) -> Type<'a> {
         match &expression.expr {
             Expr::Unspecified => Type::Dyn,
-            Expr::Struct(made) => {
-                let name = &made.type_name;
-                self.complain(name, &format!("undeclared reference to '{name}' (in container '')"))
-            }
+            Expr::Struct(made) => self.made_value(made),
             Expr::Literal(literal) => match literal {
                 LiteralValue::Boolean(_) => Type::Bool,
                 LiteralValue::Int(_) => Type::Int,
@@ -155,21 +153,7 @@ impl<'s, 'a> Checker<'s, 'a> {
             Expr::Ident(name) => self.variable(name),
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => self.call(call),
-            Expr::List(list) => {
-                let found: Vec<Type<'a>> = list.elements.iter().map(|element| self.infer(element)).collect();
-                // The elements of a list have one type (`cel.HomogeneousAggregateLiterals`).
-                let known = found.iter().find(|ty| ty.known_scalar()).copied().filter(|_| !self.formatting);
-                let other = found.iter().find(|ty| ty.known_scalar() && known.is_some_and(|k| k.name() != ty.name()));
-                if let (Some(known), Some(other)) = (known, other) {
-                    let text = format!("expected type '{}' but found '{}'", known.name(), other.name());
-                    let blank = self.source.find(", ").is_some_and(|at| self.source.find(',') == Some(at));
-                    return self.complain_after(",", 1 + usize::from(blank), &text);
-                }
-                match known.filter(|known| found.iter().all(|ty| ty.name() == known.name())).map(Type::name) {
-                    Some(element) => Type::Scalars(element),
-                    None => Type::List(None),
-                }
-            }
+            Expr::List(list) => self.list_value(&list.elements),
             Expr::Map(_) => Type::Map(None),
             Expr::Comprehension(comprehension) => self.comprehension(comprehension),
         }

@@ -9,13 +9,16 @@ use std::sync::Arc;
 
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue, MapEntryExpr,
-    MapExpr, operators,
+    MapExpr, StructExpr, operators,
 };
 use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::{Key, Map, OptionalValue};
 use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value as CelValue};
 
 const RESULT: &str = "@result";
+
+/// The key under which a value that is made as one of a named type holds the name.
+pub const TYPE_NAME: &str = "@type";
 
 /// The types that an expression can name.
 const TYPES: [&str; 9] = ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "uint"];
@@ -36,8 +39,7 @@ pub fn parts_of(tree: &IdedExpr) -> Vec<&IdedExpr> {
         Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
         Expr::Select(select) => vec![&select.operand],
         Expr::List(list) => list.elements.iter().collect(),
-        Expr::Map(map) => map
-            .entries
+        Expr::Map(MapExpr { entries }) | Expr::Struct(StructExpr { entries, .. }) => entries
             .iter()
             .flat_map(|entry| match &entry.expr {
                 EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
@@ -47,7 +49,7 @@ pub fn parts_of(tree: &IdedExpr) -> Vec<&IdedExpr> {
         Expr::Comprehension(loop_) => {
             vec![&loop_.iter_range, &loop_.accu_init, &loop_.loop_cond, &loop_.loop_step, &loop_.result]
         }
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) => Vec::new(),
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => Vec::new(),
     }
 }
 
@@ -56,8 +58,7 @@ fn parts_of_mut(tree: &mut IdedExpr) -> Vec<&mut IdedExpr> {
         Expr::Call(call) => call.target.as_deref_mut().into_iter().chain(&mut call.args).collect(),
         Expr::Select(select) => vec![&mut select.operand],
         Expr::List(list) => list.elements.iter_mut().collect(),
-        Expr::Map(map) => map
-            .entries
+        Expr::Map(MapExpr { entries }) | Expr::Struct(StructExpr { entries, .. }) => entries
             .iter_mut()
             .flat_map(|entry| match &mut entry.expr {
                 EntryExpr::MapEntry(entry) => vec![&mut entry.key, &mut entry.value],
@@ -68,7 +69,7 @@ fn parts_of_mut(tree: &mut IdedExpr) -> Vec<&mut IdedExpr> {
             let ComprehensionExpr { iter_range, accu_init, loop_cond, loop_step, result, .. } = &mut **loop_;
             vec![iter_range, accu_init, loop_cond, loop_step, result]
         }
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) => Vec::new(),
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => Vec::new(),
     }
 }
 
@@ -122,13 +123,30 @@ fn loop_over_present(call: &CallExpr, name: &str, body: &IdedExpr) -> Expr {
     call_of("@optional", vec![made_of(gathered)]).expr
 }
 
-/// Makes loops of the macros that the parser leaves, and values of the names of types.
+/// A map in the place of a value of a named type, which the interpreter cannot make.
+fn make_map(made: &mut StructExpr) -> Expr {
+    let entry = |key: &str, value: IdedExpr, optional: bool| IdedEntryExpr {
+        id: 0,
+        expr: EntryExpr::MapEntry(MapEntryExpr { key: text_of(key), value, optional }),
+    };
+    let mut entries = vec![entry(TYPE_NAME, text_of(&made.type_name), false)];
+    entries.extend(std::mem::take(&mut made.entries).into_iter().filter_map(|given| match given.expr {
+        EntryExpr::StructField(field) => Some(entry(&field.field, field.value, field.optional)),
+        EntryExpr::MapEntry(_) => None,
+    }));
+    Expr::Map(MapExpr { entries })
+}
+
+/// Makes loops of the macros that the parser leaves, maps of values of named types, and values of the names of types.
 pub fn expand_loops(tree: &mut IdedExpr) {
     parts_of_mut(tree).into_iter().for_each(expand_loops);
     if let Expr::Ident(name) = &tree.expr
         && TYPES.contains(&name.as_str())
     {
         tree.expr = Expr::Literal(LiteralValue::String(type_text(name).into()));
+    }
+    if let Expr::Struct(made) = &mut tree.expr {
+        tree.expr = make_map(made);
     }
     let Expr::Call(call) = &tree.expr else { return };
     if let Some((name, body)) = optional_variable(call) {
@@ -221,6 +239,10 @@ fn made_of(expr: Expr) -> IdedExpr {
 
 fn ident_of(name: &str) -> IdedExpr {
     made_of(Expr::Ident(name.to_owned()))
+}
+
+fn text_of(text: &str) -> IdedExpr {
+    made_of(Expr::Literal(LiteralValue::String(text.into())))
 }
 
 fn boolean_of(value: bool) -> IdedExpr {

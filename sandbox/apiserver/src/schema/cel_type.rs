@@ -139,6 +139,10 @@ pub fn result_of<'a>(function: &str) -> Type<'a> {
     }
 }
 
+/// What a mutating policy lays over an object, and an operation of a JSON patch.
+pub const OBJECT: &str = "Object";
+pub const PATCH: &str = "JSONPatch";
+
 pub const AUTHORIZER: Type<'static> = Type::Named("kubernetes.authorization.Authorizer");
 pub const RESOURCE_CHECK: &str = "kubernetes.authorization.ResourceCheck";
 

@@ -63,8 +63,12 @@ pub fn default_object(object: &mut Value, group: &str, kind: &str) {
         ("", "Service") => default_addresses(object),
         ("admissionregistration.k8s.io", "MutatingWebhookConfiguration") => default_webhooks(object, true),
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration") => default_webhooks(object, false),
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => default_policy(object),
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => default_policy_binding(object),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy") => {
+            default_policy(object);
+        }
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding") => {
+            default_policy_binding(object);
+        }
         _ => {}
     }
     let status = kind == "PersistentVolume";

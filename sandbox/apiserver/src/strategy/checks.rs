@@ -115,6 +115,12 @@ pub fn validate_strategy(resource: &Resource, object: &Value, old: Option<&Value
         ("admissionregistration.k8s.io", "validatingwebhookconfigurations") => {
             crate::admission::validate_configuration(object, false)
         }
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies") => {
+            crate::admission::validate_mutating_policy(object, old)
+        }
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings") => {
+            crate::admission::validate_mutating_binding(object)
+        }
         ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
             crate::admission::validate_policy(object, old)
         }

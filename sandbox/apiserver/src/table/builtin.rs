@@ -43,6 +43,8 @@ static PRINTERS: &[Printer] = &[
     p("", "secrets", &["Name", "Type", "Data", "Age"], cells::print_secret),
     p("", "serviceaccounts", &["Name", "Age"], cells::service_account),
     p("", "services", &["Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector*"], cells::print_service),
+    p("admissionregistration.k8s.io", "mutatingadmissionpolicies", &["Name", "Mutations:integer", "ParamKind", "Age"], cells::mutating_policy),
+    p("admissionregistration.k8s.io", "mutatingadmissionpolicybindings", &["Name", "PolicyName", "ParamRef", "Age"], cells::admission_policy_binding),
     p("admissionregistration.k8s.io", "mutatingwebhookconfigurations", &["Name", "Webhooks:integer", "Age"], cells::print_webhooks),
     p("admissionregistration.k8s.io", "validatingwebhookconfigurations", &["Name", "Webhooks:integer", "Age"], cells::print_webhooks),
     p("admissionregistration.k8s.io", "validatingadmissionpolicies", &["Name", "Validations:integer", "ParamKind", "Age"], cells::admission_policy),

@@ -170,6 +170,8 @@ pub(super) fn not_registered(resource: &Resource, kind: &str, api_version: &str)
 const KEPT_VERSIONS: &[(&str, &str, &str)] = &[
     ("admissionregistration.k8s.io", "v1beta1", "MutatingWebhookConfiguration ValidatingWebhookConfiguration"),
     ("admissionregistration.k8s.io", "v1beta1", "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"),
+    ("admissionregistration.k8s.io", "v1beta1", "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding"),
+    ("admissionregistration.k8s.io", "v1alpha1", "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding"),
     ("admissionregistration.k8s.io", "v1alpha1", "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"),
     ("apiextensions.k8s.io", "v1beta1", "CustomResourceDefinition"),
     ("apiregistration.k8s.io", "v1beta1", "APIService"),

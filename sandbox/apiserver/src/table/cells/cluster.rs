@@ -109,11 +109,19 @@ pub fn print_webhooks(o: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 pub fn admission_policy(o: &Value, now: Timestamp) -> Vec<Value> {
+    policy_cells(o, "spec.validations", now)
+}
+
+pub fn mutating_policy(o: &Value, now: Timestamp) -> Vec<Value> {
+    policy_cells(o, "spec.mutations", now)
+}
+
+fn policy_cells(o: &Value, counted: &str, now: Timestamp) -> Vec<Value> {
     let kind = match value_at(o, "spec.paramKind") {
         Some(kind) => format!("{}/{}", text_at(kind, "apiVersion"), text_at(kind, "kind")),
         None => UNSET.into(),
     };
-    cells![name_cell(o), count_at(o, "spec.validations"), kind, age_cell(o, now)]
+    cells![name_cell(o), count_at(o, counted), kind, age_cell(o, now)]
 }
 
 pub fn admission_policy_binding(o: &Value, now: Timestamp) -> Vec<Value> {

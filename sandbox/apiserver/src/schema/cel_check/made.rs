@@ -1,0 +1,63 @@
+//! Values that an expression makes: lists, and those of a named type, which the patches of a mutating policy are
+//! written with (`apiserver/pkg/cel/mutation`).
+
+use kube_cel::cel::common::ast::{EntryExpr, StructExpr};
+
+use super::super::cel_type::{OBJECT, PATCH, Type};
+use super::{Checker, Expression};
+
+impl<'a> Checker<'_, 'a> {
+    pub(super) fn list_value(&mut self, elements: &[Expression]) -> Type<'a> {
+        let found: Vec<Type<'a>> = elements.iter().map(|element| self.infer(element)).collect();
+        // The elements of a list have one type (`cel.HomogeneousAggregateLiterals`).
+        let known = found.iter().find(|ty| ty.known_scalar()).copied().filter(|_| !self.formatting);
+        let other = found.iter().find(|ty| ty.known_scalar() && known.is_some_and(|k| k.name() != ty.name()));
+        if let (Some(known), Some(other)) = (known, other) {
+            let text = format!("expected type '{}' but found '{}'", known.name(), other.name());
+            let blank = self.source.find(", ").is_some_and(|at| self.source.find(',') == Some(at));
+            return self.complain_after(",", 1 + usize::from(blank), &text);
+        }
+        let patch = || Some(Type::Named(PATCH)).filter(|_| found.iter().any(|ty| ty.name() == PATCH));
+        match known.or_else(patch).filter(|known| found.iter().all(|ty| ty.name() == known.name())).map(Type::name) {
+            Some(element) => Type::Scalars(element),
+            None => Type::List(None),
+        }
+    }
+
+    pub(super) fn made_value(&mut self, made: &StructExpr) -> Type<'a> {
+        let name = made.type_name.as_str();
+        // A part of an object is named after its path: `Object.spec`.
+        let root = name.split('.').next().unwrap_or_default();
+        let found = match self.scopes.iter().rev().find(|(known, _)| known == root) {
+            Some((_, found @ Type::Named(_))) if name == root || root == OBJECT => *found,
+            _ => {
+                let text = format!("undeclared reference to '{name}' (in container '')");
+                return self.complain_after(name, name.len(), &text);
+            }
+        };
+        for entry in &made.entries {
+            if let EntryExpr::StructField(field) = &entry.expr {
+                let given = self.infer(&field.value);
+                if name == PATCH {
+                    self.patch_field(&field.field, given);
+                }
+            }
+        }
+        found
+    }
+
+    /// The fields of an operation are texts, but for the value.
+    fn patch_field(&mut self, field: &str, given: Type<'a>) {
+        let wanted = match field {
+            "value" => return,
+            "op" | "path" | "from" => "string",
+            _ => "",
+        };
+        let fits = wanted == "string" && matches!(given, Type::Text | Type::Dyn | Type::Error);
+        if !fits {
+            let given = given.shown();
+            let text = format!("expected type of field '{field}' is '{wanted}' but provided type is '{given}'");
+            self.complain_after(field, field.len(), &text);
+        }
+    }
+}
