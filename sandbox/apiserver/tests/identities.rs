@@ -234,3 +234,21 @@ async fn the_roles_that_every_server_makes_are_objects_and_give_what_they_say() 
     let created = client::send_with(&router, "POST", &path, &[ADMIN], binding("v", "ClusterRole", "view")).await;
     assert_eq!((created.0, read().await), (201, 403));
 }
+
+/// `rule.go`: what could not be resolved is told beside what is missing.
+#[tokio::test]
+async fn a_grant_that_is_refused_names_the_roles_that_are_gone() {
+    let router = server();
+    let rights = json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["create"]}]);
+    grant(&router, rights).await;
+    let path = format!("{RBAC}/namespaces/default");
+    let gone = binding("gone", "Role", "missing");
+    assert_eq!(client::send_with(&router, "POST", &format!("{path}/rolebindings"), &[ADMIN], gone).await.0, 201);
+    let wished = role("e", json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]}]));
+    let (_, refusal, _) = client::send_with(&router, "POST", &format!("{path}/roles"), &[ALICE], wished).await;
+    let wanted = "roles.rbac.authorization.k8s.io \"e\" is forbidden: user \"alice\" (groups=[\"devs\" \
+        \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"\"], \
+        Resources:[\"pods\"], Verbs:[\"delete\"]}; resolution errors: [roles.rbac.authorization.k8s.io \"missing\" \
+        not found]";
+    assert_eq!(refusal["message"], wanted);
+}

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::rbac::{self, Rule};
 use super::{RequestInfo, User, decide_access};
 use crate::call::Call;
-use crate::error::{Status, go_quote};
+use crate::error::{Status, go_quote, qualified_resource};
 use crate::meta;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -33,7 +33,7 @@ pub fn refuse_escalation(call: &Call, object: &Value, old: Option<&Value>, kept:
                 selectors.is_some_and(|list| !list.is_empty())
             };
             // It can gather anything.
-            if (gathers(object) || old.is_some_and(gathers)) && !missing_rules(call, &rbac::every_rule()).is_empty() {
+            if (gathers(object) || old.is_some_and(gathers)) && !missing_rules(call, &rbac::every_rule()).0.is_empty() {
                 let why = "must have cluster-admin privileges to use the aggregationRule";
                 return Err(Status::forbidden(GROUP, &resource.plural, meta::object_name(object), why));
             }
@@ -70,22 +70,30 @@ fn without_collection(object: &Value) -> Value {
     rest
 }
 
-/// The parts of the rules that the user does not have.
-fn missing_rules(call: &Call, wanted: &[Rule]) -> Vec<Rule> {
+/// The parts of the rules that the user does not have, and the roles that are bound and gone.
+fn missing_rules(call: &Call, wanted: &[Rule]) -> (Vec<Rule>, Vec<String>) {
     let held = rbac::collect_grants(&call.server, &call.user, call.namespace());
     let covered = |part: &Rule| held.granted.iter().any(|granted| covers(&granted.rule, part));
-    wanted.iter().flat_map(break_down).filter(|part| !covered(part)).collect()
+    let missing = wanted.iter().flat_map(break_down).filter(|part| !covered(part)).collect();
+    // Whatever is missing, the store reports it as of the kind that is written.
+    let kind = qualified_resource(&call.resource.plural, GROUP);
+    let gone = held.problems.iter().filter_map(|problem| problem.split_once(' '));
+    (missing, gone.map(|(_, rest)| format!("{kind} {rest}")).collect())
 }
 
 fn refuse_missing(call: &Call, object: &Value, wanted: &[Rule]) -> Result<(), Status> {
-    let missing = missing_rules(call, wanted);
+    let (missing, gone) = missing_rules(call, wanted);
     if missing.is_empty() {
         return Ok(());
     }
     let shown: BTreeSet<String> = compact_rules(missing).iter().map(show_rule).collect();
     let shown: Vec<String> = shown.into_iter().collect();
+    let unresolved = match gone.as_slice() {
+        [] => String::new(),
+        gone => format!("; resolution errors: [{}]", gone.join(" ")),
+    };
     let why = format!(
-        "{} is attempting to grant RBAC permissions not currently held:\n{}",
+        "{} is attempting to grant RBAC permissions not currently held:\n{}{unresolved}",
         show_user(&call.user),
         shown.join("\n")
     );
