@@ -97,6 +97,16 @@ async fn grant_all(router: &Router, user: &str) {
     .await;
 }
 
+/// The words of cel-go, as in rules of definitions.
+#[tokio::test]
+async fn a_function_that_fails_is_told_in_words_of_go() {
+    let router =
+        with_policy(json!({"validations": [{"expression": "object.data.a.charAt(5) == 'x'"}]}), json!({})).await;
+    let refusal = create(&router, map("m", json!({"a": "1"}))).await;
+    let wanted = "denied request: expression 'object.data.a.charAt(5) == 'x'' resulted in error: index out of range: 5";
+    assert!(refusal.message().ends_with(wanted), "{}", refusal.body);
+}
+
 /// `dispatcher.go`: 403 by its text, 422 Invalid by its code, with the text as a cause.
 #[tokio::test]
 async fn a_denial_names_the_policy_and_the_binding_and_is_invalid() {

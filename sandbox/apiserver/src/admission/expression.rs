@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 use super::authorizer::{self, Asker};
 use crate::schema::{
-    AUTHORIZER, Node, OBJECT, PATCH, Type, expand_loops, infer_type, parse_expression, parts_of, register_loops,
+    AUTHORIZER, Node, OBJECT, PATCH, Type, expand_loops, go_error, infer_type, parse_expression, parts_of,
+    register_loops,
 };
 
 /// What all expressions of one object may cost, and one of them (`apis/cel/config.go`).
@@ -467,14 +468,8 @@ fn missing_field(tree: &IdedExpr, scope: &Context<'_>) -> Option<String> {
 fn error_text(error: &ExecutionError) -> String {
     use ExecutionError as E;
     match error {
-        E::NoSuchKey(key) => format!("no such key: {key}"),
         E::NoSuchOverload | E::UnsupportedBinaryOperator(..) | E::ValuesNotComparable(..) => "no such overload".into(),
-        E::DivisionByZero(_) => "division by zero".into(),
-        E::RemainderByZero(_) => "modulus by zero".into(),
-        E::Overflow(..) => "integer overflow".into(),
-        E::IndexOutOfBounds(CelValue::Int(index)) => format!("index out of bounds: {index}"),
-        E::FunctionError { message, .. } => message.clone(),
-        other => other.to_string(),
+        other => go_error(other),
     }
 }
 

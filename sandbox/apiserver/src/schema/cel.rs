@@ -322,7 +322,8 @@ fn rule_failure(rule: &Rule, scope: &Context<'_>, value: &Value, node: &Node, pa
     }
 }
 
-fn go_error(error: &ExecutionError) -> String {
+/// cel-go's words for the errors that happen in practice.
+pub(crate) fn go_error(error: &ExecutionError) -> String {
     match error {
         ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
         ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),

@@ -154,7 +154,7 @@ impl<'s, 'a> Checker<'s, 'a> {
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => self.call(call),
             Expr::List(list) => self.list_value(&list.elements),
-            Expr::Map(_) => Type::Map(None),
+            Expr::Map(map) => self.map_value(&map.entries),
             Expr::Comprehension(comprehension) => self.comprehension(comprehension),
         }
     }

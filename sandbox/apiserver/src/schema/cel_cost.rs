@@ -212,11 +212,39 @@ fn count_call<'a>(call: &CallExpr, scopes: &mut Scopes<'a>) -> (u64, Known<'a>) 
         return (condition.saturating_add(then.0.max(other.0)), Known { size, element, ..then.1 });
     }
     let known: Vec<Known<'a>> = arguments.iter().map(|(_, known)| *known).collect();
+    let of_sets = matches!(call.target.as_deref().map(|part| &part.expr), Some(Expr::Ident(name)) if name == "sets");
     let (own, result) = match target {
+        Some(_) if of_sets => (cost_of_sets(name, &known), Known::OTHER),
+        Some((_, target)) if name == "slice" && target.shape == Shape::List => {
+            let end = call.args.get(1).and_then(integer_of).unwrap_or(target.size);
+            let size = end.saturating_sub(call.args.first().and_then(integer_of).unwrap_or(0));
+            (size.saturating_add(MADE_LIST), Known { element: element_of(target), ..Known::of(Shape::List, size) })
+        }
         Some((_, target)) => cost_of_member(name, target, &known).unwrap_or_else(|| cost_of_function(name, &known)),
         None => cost_of_function(name, &known),
     };
     (before.saturating_add(own), result)
+}
+
+/// What a call that makes a list costs beside what its elements do.
+const MADE_LIST: u64 = 11;
+
+fn integer_of(expression: &Expression) -> Option<u64> {
+    match &expression.expr {
+        Expr::Literal(LiteralValue::Int(number)) => u64::try_from(*number.inner()).ok(),
+        _ => None,
+    }
+}
+
+fn element_of(list: Known<'_>) -> Option<(Shape, u64)> {
+    list.element.or_else(|| list.node.map(|_| (list.element().shape, list.element().size)))
+}
+
+/// Each element of a set is held against each of the other (`cel-go/ext/sets.go`).
+fn cost_of_sets(name: &str, known: &[Known<'_>]) -> u64 {
+    let pairs = known.iter().map(|set| set.size).fold(1, u64::saturating_mul);
+    let times = if name == "equivalent" { 2 } else { 1 };
+    pairs.saturating_mul(times).saturating_add(1)
 }
 
 /// What an operator or a function without a value before it costs, and what it results in.
@@ -234,9 +262,7 @@ fn cost_of_function<'a>(name: &str, known: &[Known<'a>]) -> (u64, Known<'a>) {
         operators::ADD if text => (tenth(sum), Known::of(Shape::Text, sum)),
         operators::ADD if a.shape == Shape::List || b.shape == Shape::List => {
             // A list that is gathered in a loop has the elements of what is added.
-            let element = [b, a].into_iter().find_map(|list| {
-                list.element.or_else(|| list.node.map(|_| (list.element().shape, list.element().size)))
-            });
+            let element = [b, a].into_iter().find_map(element_of);
             (1, Known { element, ..Known::of(Shape::List, sum) })
         }
         operators::IN if b.shape == Shape::List => (b.size, Known::OTHER),
@@ -280,6 +306,20 @@ fn cost_of_member<'a>(name: &str, target: Known<'a>, known: &[Known<'a>]) -> Opt
             let each = if text { tenth(length_of_texts(target)).saturating_add(1) } else { 1 };
             (target.size.saturating_mul(each), Known::OTHER)
         }
+        // Lists that are made of others (`cel-go/ext/lists.go`): what compares elements compares each with each.
+        ("reverse" | "flatten", Shape::List) => {
+            let made = Known { element: element_of(target), ..Known::of(Shape::List, target.size) };
+            (target.size.saturating_add(MADE_LIST), made)
+        }
+        ("distinct" | "sort", Shape::List) => {
+            let pairs = target.size.saturating_mul(target.size);
+            let texts = name == "sort" && target.element().shape == Shape::Text;
+            let steps = pairs.saturating_mul(2).saturating_add(if texts { tenth(pairs) } else { 0 });
+            let made = Known { element: element_of(target), ..Known::of(Shape::List, pairs) };
+            (steps.saturating_add(MADE_LIST), made)
+        }
+        // Nothing is known of how long a character is.
+        ("charAt", Shape::Text) => (1, text(u64::MAX)),
         ("indexOf" | "lastIndexOf", Shape::Text) => (tenth(target.size), Known::OTHER),
         ("format", Shape::Text) => (tenth(target.size), text(u64::MAX)),
         ("validate", _) => (tenth(a.size).saturating_mul(32), Known::OTHER),
@@ -337,6 +377,15 @@ mod tests {
         assert_eq!(steps("self.l.map(x, size(x)).sum() > 5"), 15_728_639);
         assert!((15_500_000..16_500_000).contains(&steps("self.l.filter(x, x == 'a').size() == 1")));
         assert!(steps("self.lm.all(x, self.lm.all(y, x == y))") < 1000);
+    }
+
+    #[test]
+    fn what_compares_elements_costs_their_number_twice_over() {
+        assert!(steps("self.l.distinct().size() == self.l.size()") > 1_000_000_000);
+        assert!(steps("self.l.sort().size() > 0") > 1_000_000_000);
+        assert!(steps("sets.contains(self.l, self.l)") > 1_000_000_000);
+        assert!(steps("self.lm.distinct().size() == self.lm.size()") < 1000);
+        assert!(steps("self.l.slice(0, 2).all(x, x == 'a')") < 1000);
     }
 
     #[test]

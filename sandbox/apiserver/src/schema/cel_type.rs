@@ -31,6 +31,12 @@ pub enum Type<'a> {
     Metadata,
 }
 
+/// As far as it is known: `dyn` where it is not.
+struct Element {
+    is_list: bool,
+    name: &'static str,
+}
+
 impl<'a> Type<'a> {
     pub fn of(node: &'a Node, resource: bool) -> Self {
         if node.int_or_string {
@@ -84,6 +90,24 @@ impl<'a> Type<'a> {
         }
     }
 
+    /// What is in a list, or among the values of a map.
+    fn element(self) -> Option<Element> {
+        let name = |node: Option<&'a Node>| {
+            let inner = node.map_or(Self::Dyn, |node| Type::of(node, node.embedded));
+            if inner.known_scalar() { inner.name() } else { "dyn" }
+        };
+        match self {
+            Self::List(node) => Some(Element { is_list: true, name: name(node) }),
+            Self::Scalars(name) => Some(Element { is_list: true, name }),
+            Self::Map(node) => Some(Element { is_list: false, name: name(node) }),
+            _ => None,
+        }
+    }
+
+    fn is_compound(self) -> bool {
+        self.element().is_some() || matches!(self, Self::Object(..) | Self::Metadata | Self::Null)
+    }
+
     pub fn known_scalar(self) -> bool {
         matches!(self, Self::Bool | Self::Int | Self::Double | Self::Text)
     }
@@ -121,7 +145,23 @@ pub fn is_listed(list: &str, name: &str) -> bool {
 /// What a function results in, where that is known without its arguments.
 pub fn result_of<'a>(function: &str) -> Type<'a> {
     match function {
-        "size" | "int" | "indexOf" | "lastIndexOf" => Type::Int,
+        "size" | "int" | "indexOf" | "lastIndexOf" | "family" | "prefixLength" | "asInteger" | "getDate"
+        | "getDayOfMonth" | "getDayOfWeek" | "getDayOfYear" | "getFullYear" | "getHours" | "getMilliseconds"
+        | "getMinutes" | "getMonth" | "getSeconds" => Type::Int,
+        "find" | "getScheme" | "getHost" | "getHostname" | "getPort" | "getEscapedPath" => Type::Text,
+        "isSorted"
+        | "isGreaterThan"
+        | "isLessThan"
+        | "isInteger"
+        | "containsIP"
+        | "containsCIDR"
+        | "isUnspecified"
+        | "isLoopback"
+        | "isLinkLocalMulticast"
+        | "isLinkLocalUnicast"
+        | "isGlobalUnicast"
+        | "isSemver" => Type::Bool,
+        "asApproximateFloat" => Type::Double,
         "string" | "lowerAscii" | "upperAscii" | "trim" | "join" | "charAt" | "replace" | "substring" | "format" => {
             Type::Text
         }
@@ -134,7 +174,7 @@ pub fn result_of<'a>(function: &str) -> Type<'a> {
         "cidr" => Type::Named("net.CIDR"),
         "allowed" | "errored" | "hasValue" | "isIP" | "isCIDR" | "isURL" | "isQuantity" | "startsWith" | "endsWith"
         | "contains" | "matches" => Type::Bool,
-        "split" | "findAll" => Type::List(None),
+        "split" | "findAll" => Type::Scalars("string"),
         _ => Type::Dyn,
     }
 }
@@ -182,15 +222,41 @@ pub fn has_member(target: Type<'_>, function: &str) -> bool {
     }
 }
 
+/// How many arguments a function takes, where they are counted; `member` says that a value stands before it.
+fn arity(function: &str, member: bool) -> Option<std::ops::RangeInclusive<usize>> {
+    Some(match function {
+        "trim" | "lowerAscii" | "upperAscii" | "isSorted" | "sum" | "min" | "max" | "distinct" | "sort" | "reverse"
+        | "hasValue" | "first" | "last" | "family" | "getScheme" | "getHost" | "getHostname" | "getPort"
+        | "getQuery" | "getEscapedPath" | "asInteger" | "isInteger" | "asApproximateFloat" => 0..=0,
+        "join" => 0..=1,
+        "charAt" | "find" | "startsWith" | "endsWith" | "contains" | "orValue" | "isGreaterThan" | "isLessThan"
+        | "compareTo" | "containsIP" | "containsCIDR" | "format" | "isIP" | "isCIDR" | "isURL" | "isQuantity"
+        | "url" | "cidr" | "quantity" | "int" | "uint" | "double" | "string" | "bool" | "bytes" | "duration"
+        | "timestamp" | "dyn" | "type" => 1..=1,
+        "split" | "substring" | "indexOf" | "lastIndexOf" | "findAll" | "semver" | "isSemver" => 1..=2,
+        "replace" => 2..=3,
+        "slice" => 2..=2,
+        "matches" if member => 1..=1,
+        "matches" => 2..=2,
+        _ => return None,
+    })
+}
+
 /// Whether the arguments can be those of the function: how many there are, and types that are known not to fit.
 pub fn takes_arguments(target: Option<Type<'_>>, function: &str, arguments: &[Type<'_>]) -> bool {
     let text = |ty: Option<&Type<'_>>| !matches!(ty, Some(Type::Int | Type::Double | Type::Bool));
+    if arity(function, target.is_some()).is_some_and(|counts| !counts.contains(&arguments.len())) {
+        return false;
+    }
     match (function, target) {
         ("size", Some(_)) => arguments.is_empty(),
         ("size", None) => arguments.len() == 1,
         ("startsWith" | "endsWith" | "contains" | "matches", Some(_)) => text(arguments.first()),
         ("split" | "indexOf" | "lastIndexOf" | "replace", Some(Type::Text)) => text(arguments.first()),
         ("isGreaterThan" | "isLessThan" | "compareTo", Some(_)) => !arguments.iter().any(|ty| ty.known_scalar()),
+        ("sign", Some(Type::Named(_))) => false,
+        ("flatten", Some(Type::Scalars(_))) => false,
+        ("flatten", Some(Type::List(Some(node)))) => !Type::of(node, false).known_scalar(),
         ("sum", Some(Type::List(Some(node)))) => !matches!(Type::of(node, false), Type::Text | Type::Bool),
         _ => true,
     }
@@ -207,7 +273,7 @@ pub fn may_contain(container: Type<'_>, value: Type<'_>) -> bool {
         Type::List(Some(node)) => Type::of(node, node.embedded),
         Type::Scalars(element) => return !value.known_scalar() || element == value.name(),
         Type::Map(_) => Type::Text,
-        Type::Text | Type::Bool | Type::Int | Type::Double => return false,
+        Type::Text | Type::Bool | Type::Int | Type::Double | Type::Object(..) | Type::Metadata => return false,
         _ => return true,
     };
     !(element.known_scalar() && value.known_scalar()) || element.name() == value.name()
@@ -225,11 +291,14 @@ pub fn is_comparable(operator: &str, a: Type<'_>, b: Type<'_>) -> bool {
     }
     let number = |ty: Type<'_>| matches!(ty, Type::Int | Type::Double | Type::Named("uint"));
     let equality = matches!(operator, operators::EQUALS | operators::NOT_EQUALS);
-    let fits = a.name() == b.name() || (number(a) && number(b) && !equality);
-    let compared = |ty: Type<'_>| ty.known_scalar() || matches!(ty, Type::Null | Type::Named(_));
-    let nullable = |ty: Type<'_>| matches!(ty, Type::Named("timestamp" | "duration"));
+    let nullable = |ty: Type<'_>| !ty.known_scalar() && !matches!(ty, Type::List(_) | Type::Scalars(_) | Type::Map(_));
     if (matches!(a, Type::Null) && nullable(b)) || (nullable(a) && matches!(b, Type::Null)) {
-        return true;
+        return equality;
     }
-    fits || !(compared(a) && compared(b))
+    match (a.element(), b.element()) {
+        _ if !equality && (a.is_compound() || b.is_compound()) => false,
+        (Some(a), Some(b)) => a.is_list == b.is_list && (a.name == "dyn" || b.name == "dyn" || a.name == b.name),
+        (None, None) => a.name() == b.name() || (number(a) && number(b) && !equality),
+        _ => false,
+    }
 }

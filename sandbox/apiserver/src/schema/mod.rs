@@ -39,7 +39,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub(crate) use builtin::Wire;
-pub(crate) use cel::{RESERVED_WORDS, parse_expression};
+pub(crate) use cel::{RESERVED_WORDS, go_error, parse_expression};
 pub(crate) use cel_check::infer_type;
 pub(crate) use cel_tree::{TYPE_NAME, expand_loops, parts_of, register_loops};
 pub(crate) use cel_type::{AUTHORIZER, OBJECT, PATCH, Type};

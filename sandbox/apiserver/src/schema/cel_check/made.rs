@@ -1,7 +1,7 @@
 //! Values that an expression makes: lists, and those of a named type, which the patches of a mutating policy are
 //! written with (`apiserver/pkg/cel/mutation`).
 
-use kube_cel::cel::common::ast::{EntryExpr, StructExpr};
+use kube_cel::cel::common::ast::{EntryExpr, IdedEntryExpr, StructExpr};
 
 use super::super::cel_type::{OBJECT, PATCH, Type};
 use super::{Checker, Expression};
@@ -22,6 +22,26 @@ impl<'a> Checker<'_, 'a> {
             Some(element) => Type::Scalars(element),
             None => Type::List(None),
         }
+    }
+
+    /// The values of a map that is written out have one type, like the elements of a list.
+    pub(super) fn map_value(&mut self, entries: &[IdedEntryExpr]) -> Type<'a> {
+        let mut keys = Vec::new();
+        let mut values: Vec<Type<'a>> = Vec::new();
+        for entry in entries {
+            if let EntryExpr::MapEntry(entry) = &entry.expr {
+                keys.push(self.infer(&entry.key));
+                let value = self.infer(&entry.value);
+                values.extend(Some(value).filter(|_| !entry.optional));
+            }
+        }
+        let known = values.iter().find(|ty| ty.known_scalar()).copied().filter(|_| !self.formatting);
+        let other = values.iter().find(|ty| ty.known_scalar() && known.is_some_and(|k| k.name() != ty.name()));
+        if let (Some(known), Some(other)) = (known, other) {
+            let text = format!("expected type '{}' but found '{}'", known.name(), other.name());
+            return self.complain_after(":", 0, &text);
+        }
+        if keys.iter().all(|key| matches!(key, Type::Text)) { Type::Map(None) } else { Type::Dyn }
     }
 
     pub(super) fn made_value(&mut self, made: &StructExpr) -> Type<'a> {

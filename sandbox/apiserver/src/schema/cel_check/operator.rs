@@ -43,7 +43,11 @@ impl<'a> Checker<'_, 'a> {
                 self.complain_overload(name, arguments, nth)
             }
             operators::ADD | operators::SUBSTRACT | operators::MULTIPLY | operators::DIVIDE | operators::MODULO => {
+                let unsigned = |ty: Type<'_>| matches!(ty, Type::Named("uint"));
                 match (first.known_scalar(), second.known_scalar()) {
+                    (true, _) | (_, true) if unsigned(first) || unsigned(second) => {
+                        self.complain_overload(name, arguments, nth)
+                    }
                     (true, true) if first.name() != second.name() => self.complain_overload(name, arguments, nth),
                     (true, _) => first,
                     (_, true) => second,
@@ -178,5 +182,26 @@ mod tests {
     fn the_variable_of_an_optional_value_is_known_below_it() {
         assert_eq!(complaint("d.?x.optMap(v, v.size()).orValue(0) == 0"), None);
         assert!(complaint("d.?x.optMap(v, w).orValue(0) == 0").unwrap().contains("undeclared reference to 'w'"));
+    }
+
+    /// As a kube-apiserver 1.36.1 told it.
+    #[test]
+    fn a_function_takes_so_many_arguments_and_results_in_its_type() {
+        for (source, text) in [
+            ("s.replace('a') == s", "1:10: found no matching overload for 'replace' applied to 'string.(string)'"),
+            ("isIP(s, 4)", "1:5: found no matching overload for 'isIP' applied to '(string, int)'"),
+            ("s.split(',').flatten() == []", "found no matching overload for 'flatten' applied to 'list(string).()'"),
+            ("quantity(s).sign() > 0", "found no matching overload for 'sign' applied to 'kubernetes.Quantity.()'"),
+            ("s.find('a') == 1", "found no matching overload for '_==_' applied to '(string, int)'"),
+            ("[s] == ['a'] && ['a'] == [1]", "applied to '(list(string), list(int))'"),
+            ("[] == {}", "1:4: found no matching overload for '_==_' applied to"),
+            ("{'a': 1, 'b': 'c'}.size() > 0", "expected type 'int' but found 'string'"),
+            ("['a'] > ['b']", "1:7: found no matching overload for '_>_' applied to '(list(string), list(string))'"),
+            ("1u + i == d", "1:4: found no matching overload for '_+_' applied to '(uint, int)'"),
+        ] {
+            let found = complaint(source).unwrap_or_default();
+            assert!(found.contains(text), "{source}: {found}");
+        }
+        assert_eq!(complaint("{1: 'a'}[1] == s && [[s]] == [['a']] && {'a': s} == {'a': 'b'}"), None);
     }
 }
