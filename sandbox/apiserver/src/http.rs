@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::accept::{self, Encoding, Forms, Transform};
-use crate::auth::{RequestInfo, User};
+use crate::auth::User;
 use crate::call::{Call, Payload, Reply};
 use crate::error::Status;
 use crate::request::{self, Query};
@@ -95,18 +95,21 @@ async fn answer_request(
     };
     let path = parts.uri.path();
     let query = Query::parse(parts.uri.query());
-    let info = request::read_info(&parts.method, path, &query);
+    let mut info = request::read_info(&parts.method, path, &query);
     let user = crate::auth::impersonate_user(server, user, &parts.headers, &info)?;
     crate::auth::authorize_request(server, &user, &request::as_authorized(&info, &query))?;
     if !info.is_resource {
         return answer_document(server, parts, path, &query);
     }
-    let resource = find_resource(server, &info)?;
+    let resource = request::find_resource(&server.registry(), &mut info)?;
     if info.name.contains('/') {
         // A name cannot hold a slash: the path has one part more.
         return Err(if resource.is_custom() { Status::page_not_found() } else { Status::no_such_resource() });
     }
-    if !resource.is_custom() && (parts.method == Method::HEAD || path.contains("//")) {
+    // All namespaces are listed where none is named.
+    let anywhere = info.verb == "list" && info.namespace.is_empty() && path.matches("//").count() == 1;
+    let doubled = path.contains("//") && !(anywhere && path.contains("/namespaces//"));
+    if !resource.is_custom() && (parts.method == Method::HEAD || doubled) {
         // The router of built-in kinds knows each path and method as it is written.
         let head = parts.method == Method::HEAD;
         return Err(if head { Status::verb_not_allowed() } else { Status::no_such_resource() });
@@ -195,33 +198,6 @@ fn routed_missing(server: &ApiServer, path: &str, refusal: Status) -> Status {
     };
     let built_in = server.registry().iter().any(|r| r.group == group && !r.is_custom());
     if built_in { refusal } else { Status::page_not_found() }
-}
-
-/// The kind that the path names, with the 404 of whoever would have served it.
-fn find_resource(server: &ApiServer, info: &RequestInfo) -> Result<Arc<Resource>, Status> {
-    let registry = server.registry();
-    if let Some(resource) = registry.get(&info.group, &info.version, &info.resource) {
-        // Only lists and watches reach across namespaces.
-        let everywhere = matches!(info.verb.as_str(), "list" | "watch" | "get");
-        if resource.namespaced && info.namespace.is_empty() && !everywhere && info.name.is_empty() {
-            let missing = if resource.is_custom() { Status::page_not_found() } else { Status::verb_not_allowed() };
-            return Err(if resource.verbs == ["create"] { Status::no_such_resource() } else { missing });
-        }
-        // A namespace lies in none.
-        let own = info.resource == "namespaces" && info.name == info.namespace;
-        let scope_fits = resource.namespaced || info.namespace.is_empty() || own;
-        // An object of a namespaced kind has no path outside a namespace, but a collection that can be listed has.
-        let listed = info.name.is_empty() && (resource.is_custom() || resource.has_verb("list"));
-        let named = resource.namespaced && info.namespace.is_empty() && !listed;
-        // A review is nothing that could be found again.
-        let kept = resource.verbs != ["create"] || info.name.is_empty();
-        if scope_fits && !named && kept {
-            return Ok(resource.clone());
-        }
-        return Err(if resource.is_custom() { Status::page_not_found() } else { Status::no_such_resource() });
-    }
-    let built_in = registry.iter().any(|r| r.group == info.group && !r.is_custom());
-    Err(if built_in { Status::no_such_resource() } else { Status::page_not_found() })
 }
 
 async fn dispatch_call(call: &mut Call) -> Result<Reply, Status> {

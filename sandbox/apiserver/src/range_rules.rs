@@ -139,6 +139,7 @@ pub fn volume_errors(volume: &Value) -> Vec<FieldError> {
     for mode in modes.iter().filter(|mode| !mode.as_str().is_some_and(|m| known.contains(&m))) {
         errors.push(FieldError::not_supported("spec.accessModes", mode, &known));
     }
+    errors.extend(crate::storage_rules::mode_conflict(modes));
     let capacity = spec.get("capacity").and_then(Value::as_object);
     if capacity.is_none_or(serde_json::Map::is_empty) {
         errors.push(FieldError::required("spec.capacity", ""));

@@ -1,9 +1,12 @@
 //! What a URL means: the parts of an API path (`k8s.io/apiserver/pkg/endpoints/request/requestinfo.go`) and its query.
 
+use std::sync::Arc;
+
 use http::Method;
 
 use crate::auth::RequestInfo;
-use crate::resource::Registry;
+use crate::error::Status;
+use crate::resource::{Registry, Resource};
 
 /// The decoded query, in order.
 #[derive(Debug, Clone, Default)]
@@ -121,6 +124,36 @@ fn exact_name(selector: &str) -> Option<&str> {
         .split(',')
         .find_map(|term| value(term).and_then(|(from, to)| term.get(from..to)))
         .filter(|name| !name.is_empty() && !name.contains(['/', '%']) && !matches!(*name, "." | ".."))
+}
+
+/// The kind that the path names, with the 404 of whoever would have served it.
+pub fn find_resource(registry: &Registry, info: &mut RequestInfo) -> Result<Arc<Resource>, Status> {
+    if let Some(resource) = registry.get(&info.group, &info.version, &info.resource) {
+        // Only lists and watches reach across namespaces.
+        let everywhere = matches!(info.verb.as_str(), "list" | "watch" | "get");
+        if resource.namespaced && info.namespace.is_empty() && !everywhere && info.name.is_empty() {
+            let missing = if resource.is_custom() { Status::page_not_found() } else { Status::verb_not_allowed() };
+            return Err(if resource.verbs == ["create"] { Status::no_such_resource() } else { missing });
+        }
+        // A namespace lies in none.
+        let own = info.resource == "namespaces" && info.name == info.namespace;
+        let scope_fits = resource.namespaced || info.namespace.is_empty() || own;
+        // An object of a namespaced kind has no path outside a namespace, but a collection that can be listed has.
+        let listed = info.name.is_empty() && (resource.is_custom() || resource.has_verb("list"));
+        let named = resource.namespaced && info.namespace.is_empty() && !listed;
+        // A review is nothing that could be found again.
+        let kept = resource.verbs != ["create"] || info.name.is_empty();
+        if scope_fits && !named && kept {
+            // The handler of custom kinds looks at no more of the path.
+            if let Some((first, _)) = info.subresource.clone().split_once('/').filter(|_| resource.is_custom()) {
+                first.clone_into(&mut info.subresource);
+            }
+            return Ok(resource.clone());
+        }
+        return Err(if resource.is_custom() { Status::page_not_found() } else { Status::no_such_resource() });
+    }
+    let built_in = registry.iter().any(|r| r.group == info.group && !r.is_custom());
+    Err(if built_in { Status::no_such_resource() } else { Status::page_not_found() })
 }
 
 /// Whether the path is that of a version or a group below `/api` and `/apis`.

@@ -3,7 +3,7 @@
 
 mod rules;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::{Value, json};
@@ -13,6 +13,7 @@ use crate::meta;
 use crate::schema::FieldError;
 use crate::server::ApiServer;
 
+use rules::address_problem;
 pub use rules::{balancer_errors, entry_errors, is_exposed, service_warnings, validate_service};
 
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
@@ -302,8 +303,7 @@ fn address_errors(service: &Value) -> Vec<FieldError> {
     }
     for (index, ip) in listed.iter().enumerate().filter(|(index, ip)| *index > 0 || *ip != "None") {
         if ip.parse::<IpAddr>().is_err() {
-            let why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-            errors.push(FieldError::invalid_text(format!("spec.clusterIPs[{index}]"), ip, why));
+            errors.push(FieldError::invalid_text(format!("spec.clusterIPs[{index}]"), ip, address_problem(ip)));
         }
     }
     let families = families.into_iter().flatten().enumerate();
@@ -346,7 +346,8 @@ fn allocate_address(server: &ApiServer, service: &mut Value, dry_run: bool) -> R
     } else if asked.is_empty() {
         free_address(&used).ok_or_else(|| Status::internal("failed to allocate a serviceIP: range is full"))?
     } else {
-        let in_range = asked.parse::<Ipv4Addr>().is_ok_and(|a| a.octets().starts_with(&[10, 0, 0]));
+        // Neither the network's own address nor the last one is anybody's.
+        let in_range = asked.parse::<Ipv4Addr>().is_ok_and(|a| matches!(a.octets(), [10, 0, 0, 1..=254]));
         let why = match in_range {
             false => Some("the provided network does not match the current range"),
             true => (!dry_run && used.contains(&asked)).then_some("provided IP is already allocated"),
@@ -372,10 +373,14 @@ fn allocate_ports(server: &ApiServer, service: &mut Value, old: Option<&Value>, 
     let services = server.store().list("services", None);
     let mut used: BTreeSet<i64> =
         services.iter().flat_map(|s| node_ports(&s.value)).map(|(_, port)| port).filter(|p| !own.contains(p)).collect();
+    let mut asked_before = BTreeMap::new();
     for (index, port) in node_ports(service) {
+        // Ports of one number share a node port, whatever their protocols.
+        let number = service.pointer(&format!("/spec/ports/{index}/port")).and_then(Value::as_i64);
+        let taken = old.is_none() && *asked_before.entry(port).or_insert(number) != number;
         let why = if !dry_run && !NODE_PORTS.contains(&port) {
             "provided port is not in the valid range. The range of valid ports is 30000-32767"
-        } else if used.contains(&port) {
+        } else if used.contains(&port) || taken {
             "provided port is already allocated"
         } else {
             continue;

@@ -111,7 +111,10 @@ pub fn schedule_errors(job: &Value, old: Option<&Value>) -> Vec<FieldError> {
     } else if schedule.contains("TZ") {
         let why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
         errors.push(FieldError::invalid_text("spec.schedule", schedule, why));
-    } else if !schedule.starts_with('@') && fields.len() != 5 {
+    } else if schedule.starts_with('@') {
+        let why = descriptor_problem(schedule);
+        errors.extend(why.map(|why| FieldError::invalid_text("spec.schedule", schedule, &why)));
+    } else if fields.len() != 5 {
         let why = format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" "));
         errors.push(FieldError::invalid_text("spec.schedule", schedule, &why));
     } else if let Some(why) = fields.iter().zip(RANGES).find_map(|(field, range)| range_problem(field, range)) {
@@ -137,6 +140,20 @@ pub fn schedule_errors(job: &Value, old: Option<&Value>) -> Vec<FieldError> {
         errors.push(crate::workload_spec::job_restart_error(field, restart.unwrap_or_default()));
     }
     errors
+}
+
+/// A schedule may be a name or an interval (`robfig/cron`, `parseDescriptor`).
+fn descriptor_problem(schedule: &str) -> Option<String> {
+    const NAMES: [&str; 7] = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
+    match schedule.strip_prefix("@every ") {
+        _ if NAMES.contains(&schedule) => None,
+        Some(length) if crate::schema::is_go_duration(length) => None,
+        Some(length) => {
+            let why = format!("time: invalid duration {}", crate::error::go_quote(length));
+            Some(format!("failed to parse duration {schedule}: {why}"))
+        }
+        None => Some(format!("unrecognized descriptor: {schedule}")),
+    }
 }
 
 /// A PersistentVolumeClaim.

@@ -85,6 +85,13 @@ fn topology_errors(class: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// A volume is for one pod alone, or for several.
+pub fn mode_conflict(modes: &[Value]) -> Option<FieldError> {
+    let why = "may not use ReadWriteOncePod with other access modes";
+    (modes.len() > 1 && modes.iter().any(|mode| mode == "ReadWriteOncePod"))
+        .then(|| FieldError::forbidden("spec.accessModes", why))
+}
+
 /// What a claim says beside the modes and the size that it needs.
 pub fn claim_details(claim: &Value) -> Vec<FieldError> {
     let spec = spec_of(claim);
@@ -94,10 +101,7 @@ pub fn claim_details(claim: &Value) -> Vec<FieldError> {
     for mode in modes.iter().filter(|mode| !mode.as_str().is_some_and(|m| known.contains(&m))) {
         errors.push(FieldError::not_supported("spec.accessModes", mode, &known));
     }
-    if modes.len() > 1 && modes.iter().any(|mode| mode == "ReadWriteOncePod") {
-        let why = "may not use ReadWriteOncePod with other access modes";
-        errors.push(FieldError::forbidden("spec.accessModes", why));
-    }
+    errors.extend(mode_conflict(modes));
     errors.extend(unsupported(spec, "volumeMode", "spec.volumeMode", &["Block", "Filesystem"]));
     let class = text_of(spec, "storageClassName");
     if !class.is_empty() {

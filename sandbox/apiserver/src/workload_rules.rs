@@ -211,6 +211,10 @@ pub fn cron_errors(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
     }
     let template = spec.pointer("/jobTemplate/spec").unwrap_or(&Value::Null);
     errors.extend(job_errors(template, "spec.jobTemplate.spec"));
+    if let Some(selector) = template.get("selector").filter(|selector| selector.is_object()) {
+        let why = "`selector` will be auto-generated";
+        errors.push(FieldError::invalid("spec.jobTemplate.spec.selector", selector, why));
+    }
     if template.get("manualSelector") == Some(&Value::Bool(true)) {
         let field = "spec.jobTemplate.spec.manualSelector";
         errors.push(FieldError::not_supported(field, &true.into(), &["nil", "false"]));

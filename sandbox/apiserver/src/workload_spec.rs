@@ -176,8 +176,19 @@ pub fn job_selector_errors(job: &Value) -> Vec<FieldError> {
     if !parsed.matches_labels(labels) {
         errors.push(unmatched);
     }
-    let own = json!({"batch.kubernetes.io/controller-uid": meta::metadata_text(job, "uid")});
+    let uid = meta::metadata_text(job, "uid");
+    let own = json!({"batch.kubernetes.io/controller-uid": uid});
     let manual = spec.get("manualSelector") == Some(&Value::Bool(true));
+    let expected = [("controller-uid", uid), ("job-name", meta::object_name(job))];
+    for (label, value) in expected.into_iter().filter(|_| !manual) {
+        for label in [label.to_owned(), format!("batch.kubernetes.io/{label}")] {
+            let given = labels.and_then(|labels| labels.get(&label)).and_then(Value::as_str);
+            if given.is_some_and(|given| given != value) {
+                let field = format!("spec.template.metadata.labels[{label}]");
+                errors.push(FieldError::invalid(field, &shown, &format!("must be '{value}'")));
+            }
+        }
+    }
     if !manual && !parsed.matches_labels(Some(&own)) {
         errors.push(FieldError::invalid("spec.selector", selector, "`selector` not auto-generated"));
     }

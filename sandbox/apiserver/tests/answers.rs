@@ -404,3 +404,81 @@ async fn a_watch_is_refused_for_each_option_that_does_not_fit() {
         assert_eq!((code, found), (422, only("resourceVersionMatch", causes)), "{query}");
     }
 }
+
+/// The message of a refusal, after the name of the object.
+async fn refusal(router: &Router, path: &str, body: Value) -> String {
+    let (_, body) = send(router, "POST", path, body).await;
+    let message = body["message"].as_str().unwrap_or_default().to_owned();
+    message.split_once(" is invalid: ").map(|(_, rest)| rest.to_owned()).unwrap_or(message)
+}
+
+#[tokio::test]
+async fn kinds_refuse_what_a_kube_apiserver_refused() {
+    let router = start();
+    let job = |labels: Value, spec: Value| {
+        let pod = json!({"metadata": {"labels": labels},
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+        let mut full = json!({"template": pod});
+        full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        full
+    };
+    let cron = |schedule: &str, spec: Value| {
+        json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "w"},
+            "spec": {"schedule": schedule, "jobTemplate": {"spec": job(json!({}), spec)}}})
+    };
+    let service = |spec: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": spec});
+    let (services, crons) = ("/api/v1/namespaces/default/services", "/apis/batch/v1/namespaces/default/cronjobs");
+    let ports = json!([{"name": "a", "port": 80, "nodePort": 31235}, {"name": "b", "port": 81, "nodePort": 31235}]);
+    for (path, body, text) in [
+        (
+            services,
+            service(json!({"clusterIP": "10.0.0.0", "ports": [{"port": 80}]})),
+            "spec.clusterIPs: Invalid \
+            value: [\"10.0.0.0\"]: failed to allocate IP 10.0.0.0: the provided network does not match the \
+            current range",
+        ),
+        (
+            services,
+            service(json!({"clusterIP": "010.0.0.1", "ports": [{"port": 80}]})),
+            "spec.clusterIPs[0]: Invalid \
+            value: \"010.0.0.1\": must not have leading 0s",
+        ),
+        (
+            services,
+            service(json!({"type": "NodePort", "ports": ports})),
+            "spec.ports[1].nodePort: Invalid value: \
+            31235: provided port is already allocated",
+        ),
+        (crons, cron("@odd", json!({})), "spec.schedule: Invalid value: \"@odd\": unrecognized descriptor: @odd"),
+        (
+            crons,
+            cron("* * * * *", json!({"selector": {"matchLabels": {"a": "b"}}})),
+            "spec.jobTemplate.spec.selector: \
+            Invalid value: {\"matchLabels\":{\"a\":\"b\"}}: `selector` will be auto-generated",
+        ),
+        (
+            "/api/v1/persistentvolumes",
+            json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"},
+            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce", "ReadWriteOncePod"],
+                "hostPath": {"path": "/x"}}}),
+            "spec.accessModes: Forbidden: may not use ReadWriteOncePod with other \
+            access modes",
+        ),
+    ] {
+        assert_eq!(refusal(&router, path, body).await, text);
+    }
+    let labelled = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "w"},
+        "spec": job(json!({"job-name": "x"}), json!({}))});
+    let found = refusal(&router, "/apis/batch/v1/namespaces/default/jobs", labelled).await;
+    assert!(found.starts_with("spec.template.metadata.labels[job-name]: Invalid value: {"), "{found}");
+    assert!(found.ends_with("}: must be 'w'"), "{found}");
+}
+
+#[tokio::test]
+async fn a_list_without_a_namespace_is_one_of_all() {
+    let router = start();
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}});
+    assert_eq!(send(&router, "POST", MAPS, map).await.0, 201);
+    let (code, list) = send(&router, "GET", "/api/v1/namespaces//configmaps", Value::Null).await;
+    assert_eq!((code, &list["items"][0]["metadata"]["name"]), (200, &json!("m")));
+}

@@ -45,6 +45,7 @@ pub(crate) use cel_tree::{TYPE_NAME, expand_loops, parts_of, register_loops};
 pub(crate) use cel_type::{AUTHORIZER, OBJECT, PATCH, Type};
 pub use crd::{format_warnings, validate_crd, validate_crd_status};
 pub use error::{CauseReason, FieldError, aggregate_errors};
+pub(crate) use formats::is_go_duration;
 pub(crate) use node::{Additional, Link, ListKind, Node, Presence, Shape};
 pub use quantity::canonical_quantity;
 

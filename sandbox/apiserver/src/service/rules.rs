@@ -32,6 +32,7 @@ pub fn validate_service(service: &Value, old: Option<&Value>) -> Vec<FieldError>
     let list = |member: &str| spec.get(member).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let given = |member: &str| spec.get(member).filter(|v| !v.is_null());
     errors.extend(old.and_then(|old| changed_address(service, old)));
+    errors.extend(old.and_then(|old| changed_check(service, old)));
     let ports = list("ports");
     if ports.is_empty() && !is_headless(service) && kind != "ExternalName" {
         errors.push(FieldError::required("spec.ports", ""));
@@ -53,7 +54,7 @@ pub fn validate_service(service: &Value, old: Option<&Value>) -> Vec<FieldError>
     for (index, address) in list("externalIPs").iter().enumerate() {
         let (field, address) = (format!("spec.externalIPs[{index}]"), address.as_str().unwrap_or_default());
         match address.parse::<IpAddr>() {
-            Err(_) => errors.push(FieldError::invalid_text(field, address, ADDRESS)),
+            Err(_) => errors.push(FieldError::invalid_text(field, address, address_problem(address))),
             Ok(ip) => errors.extend(special_address(&field, address, ip)),
         }
     }
@@ -295,6 +296,22 @@ fn is_network(text: &str) -> bool {
     let Some((address, bits)) = text.split_once('/') else { return false };
     let Ok(ip) = address.parse::<IpAddr>() else { return false };
     bits.parse::<u8>().is_ok_and(|bits| bits <= if ip.is_ipv4() { 32 } else { 128 })
+}
+
+/// What is wrong with a text that is no address (`validation.IsValidIP`).
+pub fn address_problem(text: &str) -> &'static str {
+    let parts: Vec<&str> = text.split('.').collect();
+    let byte = |part: &&str| part.bytes().all(|b| b.is_ascii_digit()) && part.parse::<u8>().is_ok();
+    if parts.len() == 4 && parts.iter().all(byte) { "must not have leading 0s" } else { ADDRESS }
+}
+
+/// The port that tells a balancer where its pods are stays while there is one.
+fn changed_check(service: &Value, old: &Value) -> Option<FieldError> {
+    let checked =
+        |s: &Value| text_at(s, "/spec/type") == "LoadBalancer" && text_at(s, "/spec/externalTrafficPolicy") == "Local";
+    let port = |s: &Value| spec_of(s).get("healthCheckNodePort").and_then(Value::as_i64).unwrap_or(0);
+    (checked(service) && checked(old) && port(service) != port(old))
+        .then(|| FieldError::forbidden("spec.healthCheckNodePort", "field is immutable"))
 }
 
 fn traffic_errors(service: &Value) -> Vec<FieldError> {
