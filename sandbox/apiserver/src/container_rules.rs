@@ -44,9 +44,7 @@ pub fn container_errors(container: &Value, role: Role, spec: &Value, at: &str) -
         errors.extend(hook_errors(handler, spec, &format!("{at}.lifecycle.{hook}")));
     }
     errors.extend(crate::pod_references::reference_errors(container, spec, at));
-    let (restarts, known) = (container.get("restartPolicy"), ["Always", "Never", "OnFailure"]);
-    let odd = restarts.filter(|given| given.as_str().is_some_and(|given| !known.contains(&given)));
-    errors.extend(odd.map(|given| FieldError::not_supported(format!("{at}.restartPolicy"), given, &known)));
+    errors.extend(restart_errors(container, at));
     let mut paths = BTreeSet::new();
     for (index, mount) in items_of(container, "volumeMounts").iter().enumerate() {
         let path = text_of(mount, "mountPath");
@@ -57,6 +55,34 @@ pub fn container_errors(container: &Value, role: Role, spec: &Value, at: &str) -
     }
     errors.extend(crate::mount_rules::mount_errors(container, spec, at));
     errors.extend(right_errors(container, spec, &format!("{at}.securityContext")));
+    errors
+}
+
+/// When it is begun anew (`validateContainerRestartPolicy`).
+fn restart_errors(container: &Value, at: &str) -> Vec<FieldError> {
+    let (policy, known) = (container.get("restartPolicy"), ["Always", "Never", "OnFailure"]);
+    let odd = policy.filter(|given| given.as_str().is_some_and(|given| !known.contains(&given)));
+    let mut errors: Vec<FieldError> =
+        odd.map(|given| FieldError::not_supported(format!("{at}.restartPolicy"), given, &known)).into_iter().collect();
+    let rules = items_of(container, "restartPolicyRules");
+    if policy.is_none_or(Value::is_null) && !rules.is_empty() {
+        let why = "must specify restartPolicy when restart rules are used";
+        errors.push(FieldError::required(format!("{at}.restartPolicy"), why));
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        let at = format!("{at}.restartPolicyRules[{index}]");
+        let supported = |holder: &Value, field: &str, key: &str, known: &[&str]| {
+            let given = text_of(holder, key);
+            (!known.contains(&given)).then(|| FieldError::not_supported(field, &given.into(), known))
+        };
+        errors.extend(supported(rule, &format!("{at}.action"), "action", &["Restart", "RestartAllContainers"]));
+        match rule.get("exitCodes").filter(|codes| codes.is_object()) {
+            Some(codes) => {
+                errors.extend(supported(codes, &format!("{at}.exitCodes.operator"), "operator", &["In", "NotIn"]));
+            }
+            None => errors.push(FieldError::required(format!("{at}.exitCodes"), "must be specified")),
+        }
+    }
     errors
 }
 
@@ -325,5 +351,22 @@ mod tests {
         let spec = json!({"containers": [{"ports": [port(1)]}, {"ports": [port(2)]}]});
         assert_eq!(host_port_errors(&spec, "s")[0].field, "s.containers[1].ports[0].hostPort");
         assert_eq!(port_name_problems("Bad_Name_that_is_long").len(), 2);
+    }
+
+    /// As a kube-apiserver 1.36.1 told it.
+    #[test]
+    fn a_rule_about_restarts_says_what_and_when() {
+        let container = json!({"name": "c", "image": "i", "restartPolicyRules": [{"action": "x"}]});
+        let found: Vec<(String, String)> =
+            restart_errors(&container, "c").into_iter().map(|error| (error.field, error.message)).collect();
+        let wanted = [
+            ("c.restartPolicy", "Required value: must specify restartPolicy when restart rules are used"),
+            (
+                "c.restartPolicyRules[0].action",
+                "Unsupported value: \"x\": supported values: \"Restart\", \"RestartAllContainers\"",
+            ),
+            ("c.restartPolicyRules[0].exitCodes", "Required value: must be specified"),
+        ];
+        assert_eq!(found, wanted.map(|(field, message)| (field.to_owned(), message.to_owned())));
     }
 }

@@ -94,16 +94,19 @@ pub fn resize_errors(pod: &Value, old: &Value) -> Vec<FieldError> {
 fn quality_class(pod: &Value) -> &'static str {
     let mut any = false;
     let mut guaranteed = true;
-    for list in ["containers", "initContainers"] {
-        for container in pod.pointer(&format!("/spec/{list}")).and_then(Value::as_array).into_iter().flatten() {
-            let amount = |kind: &str, resource: &str| {
-                container.pointer(&format!("/resources/{kind}/{resource}")).filter(|v| !is_zero(v))
-            };
-            for resource in ["cpu", "memory"] {
-                let (request, limit) = (amount("requests", resource), amount("limits", resource));
-                any |= request.is_some() || limit.is_some();
-                guaranteed &= limit.is_some() && (request.is_none() || request == limit);
-            }
+    let spec = pod.get("spec").unwrap_or(&Value::Null);
+    // What the pod is given as a whole goes before what its containers are.
+    let whole = ["requests", "limits"].iter().any(|kind| spec.pointer(&format!("/resources/{kind}")).is_some());
+    let containers = ["containers", "initContainers"].into_iter().flat_map(|list| items_of(spec, list));
+    let holders: Vec<&Value> = if whole { vec![spec] } else { containers.collect() };
+    for holder in holders {
+        let amount = |kind: &str, resource: &str| {
+            holder.pointer(&format!("/resources/{kind}/{resource}")).filter(|v| !is_zero(v))
+        };
+        for resource in ["cpu", "memory"] {
+            let (request, limit) = (amount("requests", resource), amount("limits", resource));
+            any |= request.is_some() || limit.is_some();
+            guaranteed &= limit.is_some() && (request.is_none() || request == limit);
         }
     }
     match (any, guaranteed) {

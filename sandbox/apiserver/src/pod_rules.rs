@@ -87,6 +87,9 @@ pub fn spec_errors(spec: &Value, at: &str) -> Vec<FieldError> {
         }
     }
     errors.extend(container_rules::host_port_errors(spec, at));
+    errors.extend(crate::pod_resources::claim_errors(spec, at));
+    errors.extend(crate::pod_resources::pod_errors(spec, at));
+    errors.extend(crate::pod_windows::windows_errors(spec, at));
     errors
 }
 

@@ -34,6 +34,7 @@ pub fn default_pod(spec: &mut Object) {
     for list in ["containers", "initContainers"] {
         each_object(spec, list).for_each(requests_from_limits);
     }
+    crate::pod_resources::default_requests(spec);
 }
 
 fn requests_from_limits(container: &mut Object) {
