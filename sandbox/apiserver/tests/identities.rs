@@ -242,8 +242,10 @@ async fn a_grant_that_is_refused_names_the_roles_that_are_gone() {
     let rights = json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["create"]}]);
     grant(&router, rights).await;
     let path = format!("{RBAC}/namespaces/default");
-    let gone = binding("gone", "Role", "missing");
-    assert_eq!(client::send_with(&router, "POST", &format!("{path}/rolebindings"), &[ADMIN], gone).await.0, 201);
+    for name in ["gone", "gone-too"] {
+        let gone = binding(name, "Role", "missing");
+        assert_eq!(client::send_with(&router, "POST", &format!("{path}/rolebindings"), &[ADMIN], gone).await.0, 201);
+    }
     let wished = role("e", json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]}]));
     let (_, refusal, _) = client::send_with(&router, "POST", &format!("{path}/roles"), &[ALICE], wished).await;
     let wanted = "roles.rbac.authorization.k8s.io \"e\" is forbidden: user \"alice\" (groups=[\"devs\" \

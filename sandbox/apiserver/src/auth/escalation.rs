@@ -78,7 +78,9 @@ fn missing_rules(call: &Call, wanted: &[Rule]) -> (Vec<Rule>, Vec<String>) {
     // Whatever is missing, the store reports it as of the kind that is written.
     let kind = qualified_resource(&call.resource.plural, GROUP);
     let gone = held.problems.iter().filter_map(|problem| problem.split_once(' '));
-    (missing, gone.map(|(_, rest)| format!("{kind} {rest}")).collect())
+    // An aggregate says each thing once.
+    let gone: BTreeSet<String> = gone.map(|(_, rest)| format!("{kind} {rest}")).collect();
+    (missing, gone.into_iter().collect())
 }
 
 fn refuse_missing(call: &Call, object: &Value, wanted: &[Rule]) -> Result<(), Status> {
@@ -90,7 +92,8 @@ fn refuse_missing(call: &Call, object: &Value, wanted: &[Rule]) -> Result<(), St
     let shown: Vec<String> = shown.into_iter().collect();
     let unresolved = match gone.as_slice() {
         [] => String::new(),
-        gone => format!("; resolution errors: [{}]", gone.join(" ")),
+        [one] => format!("; resolution errors: [{one}]"),
+        many => format!("; resolution errors: [[{}]]", many.join(", ")),
     };
     let why = format!(
         "{} is attempting to grant RBAC permissions not currently held:\n{}{unresolved}",
