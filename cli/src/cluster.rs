@@ -83,7 +83,7 @@ async fn read_page(client: &Client, args: &ClusterListArgs) -> anyhow::Result<Cl
     args.sort_by.iter().try_for_each(|by| sort_rows(&mut all.clusters, by))?;
     if !shows_real_use {
         // Who watches is not told each change of what he does not see.
-        all.clusters.iter_mut().for_each(|one| (one.real_use, one.links) = (None, Vec::new()));
+        all.clusters.iter_mut().for_each(|one| (one.real_use, one.links) = (None, None));
     }
     Ok(all)
 }
@@ -175,14 +175,7 @@ fn describe_cluster(one: &Member) -> String {
     if let Some(real) = &one.real_use {
         let _ = writeln!(text, "\nReal use was read {} s ago", real.age_seconds);
     }
-    if !one.links.is_empty() {
-        let cells = one.links.iter().map(|link| {
-            let latency = link.latency_microseconds.map(|micros| format!("{micros} us")).unwrap_or_default();
-            let bandwidth = link.bandwidth_megabits.map(|megabits| format!("{megabits} Mbit/s")).unwrap_or_default();
-            [link.to.clone(), latency, bandwidth, link.since.clone()]
-        });
-        let _ = write!(text, "\n{}", format_columns(["MEASURED TO", "LATENCY", "BANDWIDTH", "SINCE"], cells));
-    }
+    text += &one.links.as_ref().map(load::format_links).unwrap_or_default();
     for taint in &one.taints {
         let _ = writeln!(text, "\nTaint {taint}");
     }

@@ -213,7 +213,7 @@ pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
     let pace =
         collector::Pace { heartbeat: Duration::from_secs(u64::from(args.heartbeat)), ..collector::Pace::default() };
     let member = connect_member(&args.member, "inventory", &counts).await?;
-    probe::start_probe_server(&args.probe, &args.member.cluster, &stop)?;
+    probe::start_probe_server(&args.probe, &args.member.cluster, &admin.registry, &stop)?;
     let config = collector::Config {
         member,
         pace,
@@ -225,7 +225,7 @@ pub async fn run_collector(args: InventoryArgs) -> anyhow::Result<ExitCode> {
     };
     let lease = format!("caldera-inventory-{}", args.member.cluster);
     run_under_lease(&lease, process, &admin, client.clone(), stop, |active, _| async move {
-        let links = probe::start_prober(&args.probe, active.clone());
+        let links = probe::start_prober(&args.probe, &config.cluster, &config.registry, active.clone());
         collector::run_collector(collector::Config { links, ..config }, client, active).await;
         Ok(())
     })

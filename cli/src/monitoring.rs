@@ -18,6 +18,7 @@ use caldera_runtime::{
     client::credentials::CREDENTIALS,
     members::collector::metrics as inventory,
     metric::{COMMON, Kind, Metric},
+    probe::metrics as probe,
     tls::CERTIFICATE_EXPIRY,
     write_metrics::WRITES,
 };
@@ -45,6 +46,7 @@ fn list_metrics() -> Vec<(&'static str, Vec<Metric>)> {
         ("Scheduler", scheduler::ALL.into_iter().chain(scheduler::WRITE_QUEUE).collect()),
         ("Webhook", webhook::ALL.into_iter().chain([CERTIFICATE_EXPIRY]).collect()),
         ("Inventory", inventory::ALL.to_vec()),
+        ("Inventory that measures the way to other members", probe::ALL.to_vec()),
         ("Estimator", estimator::ALL.to_vec()),
         ("Console", vec![EXPECTED_START_ERROR]),
     ]
@@ -130,7 +132,7 @@ fn every_series_that_an_alert_or_the_dashboard_names_exists() {
 
 #[test]
 fn names_and_units_follow_the_conventions_and_no_label_is_a_jobs_name() {
-    const LABELS: [&str; 18] = [
+    const LABELS: [&str; 19] = [
         "queue",
         "resource",
         "cluster",
@@ -149,12 +151,13 @@ fn names_and_units_follow_the_conventions_and_no_label_is_a_jobs_name() {
         "basis",
         "verdict",
         "server",
+        "peer",
     ];
     let all: Vec<Metric> = list_metrics().into_iter().flat_map(|(_, metrics)| metrics).collect();
     for metric in &all {
-        let is_time = metric.kind == Kind::Histogram;
-        let is_timestamp = metric.name.ends_with("_timestamp_seconds");
-        assert_eq!(metric.name.ends_with("_seconds") && !is_timestamp, is_time, "{}", metric.name);
+        let (is_time, is_histogram) = (metric.name.ends_with("_seconds"), metric.kind == Kind::Histogram);
+        assert!(is_time || !is_histogram, "{}", metric.name);
+        assert!(!is_time || metric.kind != Kind::Counter, "{}", metric.name);
         assert!(metric.name.starts_with("caldera_") && !metric.name.ends_with("_total"), "{}", metric.name);
         assert!(!metric.help.ends_with('.'), "{}", metric.name);
         let is_known = |label: &&str| LABELS.contains(label) || ["component", "version"].contains(label);

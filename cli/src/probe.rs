@@ -6,6 +6,7 @@ use anyhow::Context;
 use caldera_crds::published::PeerLink;
 use caldera_runtime::{
     clock::SystemClock,
+    metric::SharedRegistry,
     probe::{ProbeConfig, ProbePace, ProbeServer, run_probe_server, run_prober},
     tls::{RELOAD_EVERY, ServedTls, peer_client_config, server_config_with_client_ca},
 };
@@ -25,15 +26,13 @@ const TAKEN_FOR_SENT: u64 = 2;
 ///
 /// # Errors
 /// If it can not listen there, a certificate can not be used, or flags do not go together.
-pub fn start_probe_server(args: &ProbeArgs, cluster: &str, stop: &CancellationToken) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        !args.is_used() || args.probe_insecure || args.probe_cert_file.is_some(),
-        "give --probe-cert-file, --probe-key-file and --probe-ca-file, or --probe-insecure to measure in plain text"
-    );
-    anyhow::ensure!(
-        args.probe_peers.iter().all(|peer| peer.cluster != cluster),
-        "--probe-peer {cluster}: that is the member of this collector"
-    );
+pub fn start_probe_server(
+    args: &ProbeArgs,
+    cluster: &str,
+    registry: &SharedRegistry,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    args.check_together(cluster).map_err(anyhow::Error::msg)?;
     let Some(address) = args.probe_listen else { return Ok(()) };
     let tls = match list_tls_files(args) {
         None => None,
@@ -43,7 +42,8 @@ pub fn start_probe_server(args: &ProbeArgs, cluster: &str, stop: &CancellationTo
     };
     let listener = std::net::TcpListener::bind(address).with_context(|| format!("failed to listen on {address}"))?;
     let bytes_a_day = read_budget(args).saturating_mul(TAKEN_FOR_SENT);
-    let (server, stop) = (ProbeServer { listener, tls, bytes_a_day }, stop.clone());
+    let (cluster, registry) = (cluster.to_owned(), registry.clone());
+    let (server, stop) = (ProbeServer { cluster, listener, tls, bytes_a_day, registry }, stop.clone());
     tokio::spawn(async move {
         if let Err(error) = run_probe_server(server, stop).await {
             tracing::error!(%error, "other members can not measure their way to this one any more");
@@ -54,7 +54,12 @@ pub fn start_probe_server(args: &ProbeArgs, cluster: &str, stop: &CancellationTo
 
 /// Asks other collectors until `stop`; what counts of it is what the collector publishes.
 #[must_use]
-pub fn start_prober(args: &ProbeArgs, stop: CancellationToken) -> watch::Receiver<Option<Vec<PeerLink>>> {
+pub fn start_prober(
+    args: &ProbeArgs,
+    cluster: &str,
+    registry: &SharedRegistry,
+    stop: CancellationToken,
+) -> watch::Receiver<Option<Vec<PeerLink>>> {
     if args.probe_peers.is_empty() {
         return watch::channel(Some(Vec::new())).1;
     }
@@ -69,7 +74,14 @@ pub fn start_prober(args: &ProbeArgs, stop: CancellationToken) -> watch::Receive
     }
     let files = list_tls_files(args).map(|files| files.map(ToOwned::to_owned));
     let tls = Box::new(move || read_client_config(files.as_ref()).map_err(|error| format!("{error:#}")));
-    let config = ProbeConfig { peers: args.probe_peers.clone(), pace, tls, clock: Arc::new(SystemClock) };
+    let config = ProbeConfig {
+        cluster: cluster.to_owned(),
+        peers: args.probe_peers.clone(),
+        pace,
+        tls,
+        clock: Arc::new(SystemClock),
+        registry: registry.clone(),
+    };
     tokio::spawn(run_prober(config, links, stop));
     measured
 }
@@ -77,7 +89,8 @@ pub fn start_prober(args: &ProbeArgs, stop: CancellationToken) -> watch::Receive
 fn read_client_config(files: Option<&[PathBuf; 3]>) -> anyhow::Result<Option<Arc<ClientConfig>>> {
     let Some(files) = files else { return Ok(None) };
     let pems = files.iter().map(|path| read_file(path)).collect::<anyhow::Result<Vec<String>>>()?;
-    Ok(Some(Arc::new(peer_client_config(&read_identity(&pems), &pems[2])?)))
+    let config = peer_client_config(&read_identity(&pems), &pems[2]).map_err(|error| error.with_files(files))?;
+    Ok(Some(Arc::new(config)))
 }
 
 /// Certificate, key and authority.

@@ -23,6 +23,7 @@ mod ranges;
 mod set;
 #[cfg(test)]
 mod tests;
+mod trust;
 mod weight;
 
 use std::collections::BTreeMap;
@@ -40,6 +41,7 @@ pub use encode::{MOST_OBJECT_BYTES, divide_contents};
 pub use images::encode_images;
 pub use malformed::Malformed;
 pub use set::{MemberObjects, Published};
+pub use trust::TRUSTED_HEARTBEATS;
 
 use crate::wire::{ResourceList, api_types, object, words};
 

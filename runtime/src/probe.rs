@@ -3,7 +3,8 @@
 //! Rule: the collector of each member listens, and asks those of the others. Latency is half of the shortest of some
 //! round trips, each round; bandwidth is what one connection carried to the other, at intervals, and costs so many
 //! bytes a day at most, of one peer after the other. Of the last rounds the middle counts, and noise changes nothing. A
-//! peer that did not answer for three rounds has no link, until it does again.
+//! peer that did not answer for three rounds has no link, until it does again. That it does not is logged at once, and
+//! each hour for as long as it lasts.
 //!
 //! Both sides show certificates of one authority, and the server's is for the name [`SERVER_NAME`] at whatever address
 //! it has. Without TLS whoever reaches the port may have bytes taken; they are limited, and mean nothing.
@@ -13,8 +14,10 @@
 //! | `samples` | what counts of what was measured |
 //! | `exchange` | one round trip, and one load of bytes |
 //! | `server` | the other side of both |
+//! | `metrics` | what is shown of it |
 
 mod exchange;
+pub mod metrics;
 mod samples;
 mod server;
 #[cfg(test)]
@@ -27,9 +30,13 @@ use futures::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use self::samples::PeerSamples;
+use self::{
+    metrics::ProbeMetrics,
+    samples::{FailurePace, PeerSamples},
+};
 use crate::{
     clock::{SharedClock, format_time},
+    metric::SharedRegistry,
     tls::ServedTls,
 };
 pub use server::run_probe_server;
@@ -88,6 +95,8 @@ pub type MakeTls = Box<dyn Fn() -> Result<Option<Arc<rustls::ClientConfig>>, Str
 
 /// What a prober is started with.
 pub struct ProbeConfig {
+    /// The member that it measures from.
+    pub cluster: String,
     /// Whom it asks.
     pub peers: Vec<Peer>,
     /// How often.
@@ -96,16 +105,22 @@ pub struct ProbeConfig {
     pub tls: MakeTls,
     /// The time.
     pub clock: SharedClock,
+    /// Shows its metrics.
+    pub registry: SharedRegistry,
 }
 
 /// The server's side, as far as it is given.
 pub struct ProbeServer {
+    /// The member that it answers for.
+    pub cluster: String,
     /// Where it listens.
     pub listener: TcpListener,
     /// Its certificate, and whose clients it takes.
     pub tls: Option<ServedTls>,
     /// Bytes that it takes in a day at most, of all peers together.
     pub bytes_a_day: u64,
+    /// Shows its metrics.
+    pub registry: SharedRegistry,
 }
 
 /// Asks all peers until `stop`; `links` has what counts of it, and nothing before the first round.
@@ -124,13 +139,13 @@ pub async fn run_prober(config: ProbeConfig, links: watch::Sender<Option<Vec<Pee
             () = stop.cancelled() => return,
             () = prober.measure_latencies() => {}
         }
-        links.send_replace(Some(prober.list_links()));
+        prober.publish_links(&links);
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
             () = prober.measure_one_bandwidth() => {}
         }
-        links.send_replace(Some(prober.list_links()));
+        prober.publish_links(&links);
     }
 }
 
@@ -140,39 +155,61 @@ struct Prober<'a> {
     /// Bytes that may be sent to one peer in an interval, if that says anything.
     load: Option<u64>,
     samples: BTreeMap<&'a str, (&'a Peer, PeerSamples)>,
+    /// Of the peers that do not answer, and of a certificate that can not be used.
+    silences: BTreeMap<&'a str, FailurePace>,
+    certificate_pace: FailurePace,
+    metrics: ProbeMetrics,
 }
 
 impl<'a> Prober<'a> {
     fn new(config: &'a ProbeConfig) -> Self {
         let ProbePace { latency, bandwidth, .. } = config.pace;
+        let peers = config.peers.get(..MOST_PEERS).unwrap_or(&config.peers);
         let samples = |peer: &'a Peer| (peer.cluster.as_str(), (peer, PeerSamples::new(latency, bandwidth)));
         Self {
             config,
             load: config.pace.load_bytes(config.peers.len()),
-            samples: config.peers.iter().take(MOST_PEERS).map(samples).collect(),
+            samples: peers.iter().map(samples).collect(),
+            silences: BTreeMap::new(),
+            certificate_pace: FailurePace::default(),
+            metrics: ProbeMetrics::register(&config.cluster, peers, &config.pace, &config.registry),
         }
     }
 
     /// Some at once: one that does not answer holds nobody else up.
     async fn measure_latencies(&mut self) {
         let tls = (self.config.tls)();
-        let ask = |peer: &Peer| {
-            let (peer, tls) = (peer.clone(), tls.clone());
+        match &tls {
+            Ok(_) => {
+                self.certificate_pace.end_failure();
+            }
+            Err(why) if self.certificate_pace.report_failure() => tracing::warn!(why, "no peer can be asked"),
+            Err(_) => {}
+        }
+        let ask = |peer: &'a Peer| {
+            let tls = tls.clone().ok();
             async move {
-                let asked = match tls {
-                    Ok(tls) => exchange::measure_latency(&peer.address, tls).await,
-                    Err(why) => Err(why),
-                };
-                (peer, asked)
+                let Some(tls) = tls else { return (peer, Err(None)) };
+                (peer, exchange::measure_latency(&peer.address, tls).await.map_err(Some))
             }
         };
         let questions: Vec<_> = self.samples.values().map(|(peer, _)| ask(peer)).collect();
         let answers: Vec<_> = stream::iter(questions).buffer_unordered(AT_ONCE).collect().await;
+        self.metrics.count_round();
         let now = self.config.clock.now();
         for (peer, asked) in answers {
             let Some((_, samples)) = self.samples.get_mut(peer.cluster.as_str()) else { continue };
-            if let (Err(why), false) = (&asked, samples.has_failed()) {
-                tracing::warn!(peer = peer.cluster, address = peer.address, why, "a peer did not answer");
+            let pace = self.silences.entry(&peer.cluster).or_default();
+            let (name, address) = (&peer.cluster, &peer.address);
+            match &asked {
+                Ok(_) if pace.end_failure() => tracing::info!(peer = name, address, "a peer answers again"),
+                Ok(_) => {}
+                Err(why) => {
+                    self.metrics.count_silence(name);
+                    if let Some(why) = why.as_ref().filter(|_| pace.report_failure()) {
+                        tracing::warn!(peer = name, address, why, "a peer does not answer");
+                    }
+                }
             }
             samples.observe_latency(asked.ok(), now);
             samples.forget_old_bandwidth(self.config.pace.bandwidth, now);
@@ -189,11 +226,23 @@ impl<'a> Prober<'a> {
         let Some((_, peer, samples)) = due.max_by_key(|(due, ..)| *due) else { return };
         let Ok(tls) = (self.config.tls)() else { return };
         samples.begin_load();
-        match exchange::measure_bandwidth(&peer.address, tls, load).await {
+        match exchange::measure_bandwidth(&peer.address, tls, load, &self.metrics.sent_bytes()).await {
             Ok(Some(bandwidth)) => samples.observe_bandwidth(bandwidth, self.config.clock.now()),
-            Ok(None) => tracing::debug!(peer = peer.cluster, "a peer takes no more bytes today"),
-            Err(why) => tracing::warn!(peer = peer.cluster, why, "the bandwidth to a peer was not measured"),
+            Ok(None) => {
+                self.metrics.count_refused_load(&peer.cluster);
+                tracing::debug!(peer = peer.cluster, "a peer takes no more bytes today");
+            }
+            Err(why) => {
+                self.metrics.count_lost_load(&peer.cluster);
+                tracing::warn!(peer = peer.cluster, why, "the bandwidth to a peer was not measured");
+            }
         }
+    }
+
+    fn publish_links(&self, published: &watch::Sender<Option<Vec<PeerLink>>>) {
+        let links = self.list_links();
+        self.metrics.show_links(&links);
+        published.send_replace(Some(links));
     }
 
     fn list_links(&self) -> Vec<PeerLink> {

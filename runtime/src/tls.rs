@@ -8,7 +8,7 @@ mod expiry;
 mod served;
 mod validity;
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -51,12 +51,36 @@ pub enum TlsError {
         /// What happened.
         source: std::io::Error,
     },
+    /// What is in these files can not be used.
+    #[error("{files}: {source}")]
+    Contents {
+        /// Which.
+        files: String,
+        /// What is wrong.
+        source: Box<TlsError>,
+    },
     /// Certificate and key do not go together.
     #[error("the certificate and the key can not serve TLS: {source}")]
     Config {
         /// What is wrong.
         source: rustls::Error,
     },
+}
+
+impl TlsError {
+    /// The same with the files that it is of, of a certificate, its key and the authorities of the other side.
+    #[must_use]
+    pub fn with_files(self, files: &[PathBuf]) -> Self {
+        let of = match &self {
+            Self::Make { .. } | Self::File { .. } | Self::Contents { .. } => return self,
+            Self::Pem { what: "certificate", .. } => files.get(..1),
+            Self::Pem { what: "private key", .. } => files.get(1..2),
+            Self::Pem { .. } => files.get(2..3),
+            Self::Config { .. } => files.get(..2),
+        };
+        let names: Vec<String> = of.unwrap_or(files).iter().map(|path| path.display().to_string()).collect();
+        Self::Contents { files: names.join(", "), source: Box::new(self) }
+    }
 }
 
 /// Makes ring the process's crypto provider; later calls change nothing.
@@ -313,6 +337,24 @@ mod tests {
         let identity =
             authority.issue_server_identity("localhost", &["localhost"], &["127.0.0.1".parse().unwrap()]).unwrap();
         assert!(server_config(&identity).is_ok());
+    }
+
+    #[test]
+    fn what_can_not_be_used_is_reported_with_its_file() {
+        let (authority, other) = (Authority::new("a").unwrap(), Authority::new("b").unwrap());
+        let good = authority.issue_peer_identity("n").unwrap();
+        let key_pem = other.issue_peer_identity("n").unwrap().key_pem;
+        let files = ["tls.crt", "tls.key", "ca.crt"].map(PathBuf::from);
+        let refuse = |identity: &Identity, ca: &str| {
+            let client = peer_client_config(identity, ca).err().map(|error| error.with_files(&files).to_string());
+            let server = server_config_with_client_ca(identity, Some(ca)).err();
+            assert_eq!(client, server.map(|error| error.with_files(&files).to_string()));
+            client.unwrap().split(": ").next().unwrap().to_owned()
+        };
+        assert_eq!(refuse(&Identity { cert_pem: "x".into(), ..good.clone() }, &authority.cert_pem), "tls.crt");
+        assert_eq!(refuse(&Identity { key_pem: "x".into(), ..good.clone() }, &authority.cert_pem), "tls.key");
+        assert_eq!(refuse(&Identity { key_pem, ..good.clone() }, &authority.cert_pem), "tls.crt, tls.key");
+        assert_eq!(refuse(&good, ""), "ca.crt");
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! Arguments of a collector that measures the way to other members.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use caldera_core::quantity::Quantity;
-use caldera_runtime::probe::Peer;
-use clap::Args as ClapArgs;
+use caldera_runtime::probe::{MOST_PEERS, Peer};
+use clap::{ArgGroup, Args as ClapArgs};
 
 /// The most characters of a cluster's name.
 const MOST_NAME: usize = 63;
+/// One of the flags without which nothing is measured, and no other of them means anything.
+const MEASURES: &str = "probing";
 
 /// How the collector measures the way to other members, if it does.
 #[derive(Debug, Clone, ClapArgs)]
+#[command(group = ArgGroup::new(MEASURES).args(["probe_listen", "probe_peers"]).multiple(true))]
 pub struct ProbeArgs {
     /// Where collectors of other members ask, to measure their way to this one; nowhere if not given.
     #[arg(long, value_name = "ADDRESS")]
@@ -20,7 +23,7 @@ pub struct ProbeArgs {
     #[arg(long = "probe-peer", value_name = "NAME=HOST:PORT", value_delimiter = ',', value_parser = parse_peer)]
     pub probe_peers: Vec<Peer>,
     /// PEM certificate chain that is shown to other collectors, for the name `caldera-probe`.
-    #[arg(long, requires_all = ["probe_key_file", "probe_ca_file"], value_name = "FILE")]
+    #[arg(long, requires_all = [MEASURES, "probe_key_file", "probe_ca_file"], value_name = "FILE")]
     pub probe_cert_file: Option<PathBuf>,
     /// PEM private key of it.
     #[arg(long, requires = "probe_cert_file", value_name = "FILE")]
@@ -29,18 +32,19 @@ pub struct ProbeArgs {
     #[arg(long, requires = "probe_cert_file", value_name = "FILE")]
     pub probe_ca_file: Option<PathBuf>,
     /// Speaks no TLS with other collectors: whoever reaches the port may have bytes taken.
-    #[arg(long, conflicts_with = "probe_cert_file")]
+    #[arg(long, requires = MEASURES, conflicts_with = "probe_cert_file")]
     pub probe_insecure: bool,
     /// Seconds between two measurements of latency.
-    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    #[arg(long, requires = "probe_peers", default_value_t = 60, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub probe_interval: u32,
     /// Seconds between two measurements of bandwidth.
-    #[arg(long, default_value_t = 3_600, value_name = "SECONDS",
+    #[arg(long, requires = "probe_peers", default_value_t = 3_600, value_name = "SECONDS",
         value_parser = clap::value_parser!(u32).range(60..=86_400))]
     pub probe_bandwidth_interval: u32,
     /// Bytes that are sent in a day at most to measure bandwidth, to all members together, and twice as many that are
     /// taken. With 0 only latency is measured.
-    #[arg(long, default_value = "1Gi", value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, requires = MEASURES, default_value = "1Gi", value_name = "BYTES", value_parser = parse_bytes)]
     pub probe_bytes_a_day: Quantity,
 }
 
@@ -49,6 +53,40 @@ impl ProbeArgs {
     #[must_use]
     pub const fn is_used(&self) -> bool {
         self.probe_listen.is_some() || !self.probe_peers.is_empty()
+    }
+
+    /// What flags say together that none says alone, for the collector of `cluster`.
+    ///
+    /// # Errors
+    /// If they do not go together.
+    pub fn check_together(&self, cluster: &str) -> Result<(), String> {
+        if self.is_used() && !self.probe_insecure && self.probe_cert_file.is_none() {
+            return Err(
+                "give --probe-cert-file, --probe-key-file and --probe-ca-file, or --probe-insecure to measure \
+                        in plain text"
+                    .to_owned(),
+            );
+        }
+        if self.probe_peers.iter().any(|peer| peer.cluster == cluster) {
+            return Err(format!("--probe-peer {cluster}: that is the member of this collector"));
+        }
+        let mut addresses = BTreeMap::new();
+        for Peer { cluster, address } in &self.probe_peers {
+            if let Some(other) = addresses.insert(cluster, address) {
+                return Err(format!("--probe-peer {cluster} is given twice, at {other} and at {address}"));
+            }
+        }
+        if addresses.len() > MOST_PEERS {
+            return Err(format!("--probe-peer: {} are given, and {MOST_PEERS} can be measured", addresses.len()));
+        }
+        let (latency, bandwidth) = (self.probe_interval, self.probe_bandwidth_interval);
+        if !self.probe_bytes_a_day.is_zero() && bandwidth < latency {
+            return Err(format!(
+                "--probe-bandwidth-interval {bandwidth} is less than --probe-interval {latency}: bandwidth is measured \
+                 after a round of latency, of one member"
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -71,12 +109,51 @@ fn parse_peer(text: &str) -> Result<Peer, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::args::{Args, Command};
 
     #[test]
     fn a_budget_is_no_less_than_nothing() {
         assert!(parse_bytes("0").is_ok() && parse_bytes("10Mi").is_ok());
         assert!(parse_bytes("-5").is_err() && parse_bytes("much").is_err());
+    }
+
+    /// Some were taken without a word, and did nothing.
+    #[test]
+    fn flags_that_mean_nothing_together_are_refused_in_words() {
+        let parse = |words: &str| {
+            let words = "caldera inventory --cluster m1 ".to_owned() + words;
+            match Args::try_parse_from(words.split_whitespace()).map_err(|error| error.to_string())?.command {
+                Command::Inventory(args) => args.probe.check_together("m1"),
+                _ => Err("another command".to_owned()),
+            }
+        };
+        let insecure = "--probe-peer m2=h:1 --probe-insecure ";
+        for (words, wanted) in [
+            ("--probe-insecure", "--probe-peer"),
+            ("--probe-cert-file a --probe-key-file b --probe-ca-file c", "--probe-peer"),
+            ("--probe-bytes-a-day 1Gi", "--probe-peer"),
+            ("--probe-listen 127.0.0.1:1 --probe-insecure --probe-interval 60", "--probe-peer"),
+            ("--probe-listen 127.0.0.1:1 --probe-insecure --probe-bandwidth-interval 60", "--probe-peer"),
+            ("--probe-peer m2=h:1", "--probe-insecure"),
+            ("--probe-peer m1=h:1 --probe-insecure", "that is the member of this collector"),
+            (&format!("{insecure} --probe-peer m2=h:2"), "is given twice, at h:1 and at h:2"),
+            (&format!("{insecure} --probe-interval 7200"), "less than --probe-interval 7200"),
+            (&format!("{insecure} --probe-cert-file a --probe-key-file b --probe-ca-file c"), "cannot be used with"),
+        ] {
+            let refused = parse(words).unwrap_err();
+            assert!(refused.contains(wanted), "{words}: {refused}");
+        }
+        for words in [
+            "",
+            "--probe-listen 127.0.0.1:1 --probe-insecure --probe-bytes-a-day 0",
+            "--probe-peer m2=h:1,m3=h:1 --probe-cert-file a --probe-key-file b --probe-ca-file c --probe-interval 9",
+            "--probe-peer m2=h:1 --probe-insecure --probe-interval 7200 --probe-bytes-a-day 0",
+        ] {
+            assert_eq!(parse(words), Ok(()), "{words}");
+        }
     }
 
     #[test]

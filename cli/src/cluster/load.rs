@@ -15,7 +15,8 @@ use serde_json::Value;
 
 use crate::{
     objects::get_object,
-    view::{Member, RealUse},
+    output::{format_columns, format_duration},
+    view::{MeasuredLinks, Member, RealUse},
 };
 
 /// Members that are asked about at once.
@@ -29,8 +30,9 @@ pub(super) async fn add_real_use(client: &Client, members: &mut [Member]) -> any
     let found: Vec<_> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
     for (member, object) in members.iter_mut().zip(found) {
         let Some(heartbeat) = object.ok().flatten().and_then(read_heartbeat) else { continue };
-        member.real_use = read_real_use(&heartbeat, Timestamp::now());
-        member.links = heartbeat.links;
+        let now = Timestamp::now();
+        member.real_use = read_real_use(&heartbeat, now);
+        member.links = read_links(heartbeat, now);
     }
     Ok(())
 }
@@ -49,6 +51,30 @@ fn read_real_use(heartbeat: &Heartbeat, now: Timestamp) -> Option<RealUse> {
     let amounts: BTreeMap<String, (String, String)> = MEASURED.iter().map(of).collect();
     let age_seconds = now.as_second().saturating_sub(load.read_at.as_seconds()).max(0);
     Some(RealUse { amounts, age_seconds })
+}
+
+/// A table of them with their age, or that they are no longer so.
+pub(super) fn format_links(links: &MeasuredLinks) -> String {
+    let age = links.age_seconds.map_or_else(|| "at no known time".to_owned(), |age| format_duration(age) + " ago");
+    if !links.are_trusted {
+        let to: Vec<&str> = links.to.iter().map(|link| link.to.as_str()).collect();
+        let to = to.join(", ");
+        return format!("\nMeasured ways to {to} do not count any more: the collector last reported {age}\n");
+    }
+    let cells = links.to.iter().map(|link| {
+        let latency = link.latency_microseconds.map(|micros| format!("{micros} us")).unwrap_or_default();
+        let bandwidth = link.bandwidth_megabits.map(|megabits| format!("{megabits} Mbit/s")).unwrap_or_default();
+        [link.to.clone(), latency, bandwidth, link.since.clone()]
+    });
+    let table = format_columns(["MEASURED TO", "LATENCY", "BANDWIDTH", "SINCE"], cells);
+    format!("\n{table}\nThe collector last reported {age}\n")
+}
+
+/// The links of a heartbeat, with how old they are; `None` where its collector measures none.
+fn read_links(heartbeat: Heartbeat, now: Timestamp) -> Option<MeasuredLinks> {
+    let age_seconds = heartbeat.age_at(now).and_then(|age| i64::try_from(age.as_secs()).ok());
+    let are_trusted = heartbeat.is_trusted_at(now);
+    (!heartbeat.links.is_empty()).then_some(MeasuredLinks { to: heartbeat.links, age_seconds, are_trusted })
 }
 
 #[cfg(test)]
@@ -74,5 +100,25 @@ mod tests {
         assert_eq!(read.amounts["memory"], ("2Gi".to_owned(), "2Gi".to_owned()));
         assert_eq!(read_real_use(object(Value::Null)), None);
         assert_eq!(read_real_use(json!({})), None);
+    }
+    #[test]
+    fn links_have_the_age_of_their_heartbeat_and_count_as_long_as_it_is_trusted() {
+        let links = json!([{"to": "m2", "latencyMicroseconds": 250, "since": "2025-12-31T00:00:00Z"}]);
+        let read = |links: Value, now: &str| {
+            let heartbeat = json!({
+                "seenAt": "2026-01-01T00:00:00Z", "everySeconds": 30, "reached": "Direct", "parts": 1, "nodes": 1,
+                "links": links,
+            });
+            read_links(serde_json::from_value(heartbeat).unwrap(), now.parse().unwrap())
+        };
+        let age = |now: &str| read(links.clone(), now).map(|it| (it.age_seconds, it.are_trusted));
+        assert_eq!(age("2026-01-01T00:00:12Z"), Some((Some(12), true)));
+        assert_eq!(age("2026-01-01T01:00:00Z"), Some((Some(3_600), false)));
+        assert_eq!(read(json!([]), "2026-01-01T00:00:12Z"), None);
+        let format = |now: &str| format_links(&read(links.clone(), now).unwrap());
+        let fresh = format("2026-01-01T00:00:12Z");
+        assert!(fresh.contains("250 us") && fresh.contains("reported 12s ago"), "{fresh}");
+        let dead = format("2026-01-01T01:00:00Z");
+        assert!(!dead.contains("250 us") && dead.contains("ways to m2 do not count any more"), "{dead}");
     }
 }

@@ -42,8 +42,8 @@ pub struct Member {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real_use: Option<RealUse>,
     /// Its ways to other clusters, as its collector measured them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub links: Vec<PeerLink>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub links: Option<MeasuredLinks>,
     /// Maintenance windows that are not over.
     pub maintenance: Vec<String>,
     /// Node groups that may grow; or that they can not be read.
@@ -62,6 +62,18 @@ pub struct RealUse {
     pub amounts: BTreeMap<String, (String, String)>,
     /// Seconds since it was read.
     pub age_seconds: i64,
+}
+
+/// Ways to other clusters, as a member's collector published them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MeasuredLinks {
+    /// Each way.
+    pub to: Vec<PeerLink>,
+    /// Seconds since the collector last heard its member, where it says so.
+    pub age_seconds: Option<i64>,
+    /// Whether they still count: not where the collector has been silent since.
+    pub are_trusted: bool,
 }
 
 impl RealUse {
@@ -165,7 +177,7 @@ pub fn read_member(cluster: &Value) -> Member {
             .collect(),
         taints: taints.collect(),
         real_use: None,
-        links: Vec::new(),
+        links: None,
         maintenance: Vec::new(),
         autoscaled_groups: list_autoscaled_groups(objects::annotation_of(cluster, AUTOSCALED_GROUPS)),
         conditions,

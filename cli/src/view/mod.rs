@@ -18,7 +18,7 @@ mod timeline;
 
 pub use self::{
     amount::{compute_fraction, format_amount},
-    cluster::{CORDON, Member, PlacedJob, RealUse, find_cordon, read_member, read_placed},
+    cluster::{CORDON, MeasuredLinks, Member, PlacedJob, RealUse, find_cordon, read_member, read_placed},
     end_words::{list_container_ends, list_end_words},
     facts::{BindingFacts, GroupFacts, JobKey, WorkloadFacts},
     fleet::{FleetAmount, JobCounts, count_jobs, sum_members},

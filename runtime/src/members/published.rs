@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use caldera_crds::published::{ClusterInventory, MemberObjects, Published};
+use caldera_crds::published::{ClusterInventory, MemberObjects, Published, TRUSTED_HEARTBEATS};
 use jiff::Timestamp;
 use kube::{Api, Client, api::ListParams, core::DeserializeGuard, runtime::watcher};
 use tokio::{
@@ -24,12 +24,8 @@ use crate::{
     watch::{Event, Follower},
 };
 
-/// Heartbeats after which nobody trusts the numbers.
-const TRUSTED_HEARTBEATS: u32 = 3;
 /// Heartbeats after which a collector is late, and others connect to its member themselves.
 const LATE_HEARTBEATS: u32 = 2;
-/// Longest heartbeat in seconds, whatever the object says.
-const MAX_HEARTBEAT: u64 = 100;
 /// How long the first list may take before members are connected to without it.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often a host that does not have the kind, or does not let us read it, is asked again.
@@ -50,10 +46,7 @@ pub(super) struct Trusted {
 #[must_use]
 pub(super) fn heartbeat_age(published: &Published, now: Timestamp) -> Option<(Duration, Duration)> {
     let heartbeat = &published.heartbeat;
-    let seen: Timestamp = heartbeat.seen_at.parse().ok()?;
-    let age = Duration::try_from(now.duration_since(seen)).unwrap_or_default();
-    let period = Duration::from_secs(u64::from(heartbeat.every_seconds).clamp(1, MAX_HEARTBEAT));
-    (age < period * TRUSTED_HEARTBEATS).then_some((age, period))
+    heartbeat.is_trusted_at(now).then_some((heartbeat.age_at(now)?, heartbeat.period()))
 }
 
 /// How long `published` counts from `now` on. Published again without a newer sight of the member it is not trusted

@@ -15,6 +15,7 @@ use hyper::{
     client::conn::http1::{self, SendRequest},
 };
 use hyper_util::rt::TokioIo;
+use prometheus_client::metrics::counter::Counter;
 use rustls::pki_types::ServerName;
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -59,8 +60,13 @@ pub(super) async fn measure_latency(address: &str, tls: Tls) -> Result<u64, Stri
 }
 
 /// Megabits a second to a peer, of `most` bytes at most; `None` where it takes no more today.
-pub(super) async fn measure_bandwidth(address: &str, tls: Tls, most: u64) -> Result<Option<u64>, String> {
-    with_peer(address, tls, LOAD_TIMEOUT, async |sender| send_loads(sender, most).await).await
+pub(super) async fn measure_bandwidth(
+    address: &str,
+    tls: Tls,
+    most: u64,
+    sent: &Counter,
+) -> Result<Option<u64>, String> {
+    with_peer(address, tls, LOAD_TIMEOUT, async |sender| send_loads(sender, most, sent).await).await
 }
 
 /// Whatever happens to the question, its connection ends with it.
@@ -108,18 +114,21 @@ async fn ask_round_trips(sender: &mut SendRequest<RequestBody>) -> Result<u64, S
     Ok(shortest / 2)
 }
 
-async fn send_loads(sender: &mut SendRequest<RequestBody>, most: u64) -> Result<Option<u64>, String> {
-    let Some(first) = send_load(sender, LEAST_LOAD.min(most)).await? else { return Ok(None) };
+async fn send_loads(sender: &mut SendRequest<RequestBody>, most: u64, sent: &Counter) -> Result<Option<u64>, String> {
+    let Some(first) = send_load(sender, LEAST_LOAD.min(most), sent).await? else { return Ok(None) };
     let second = first.saturating_mul(BYTES_OF_MEGABIT).min(most.saturating_sub(LEAST_LOAD));
     if second < 2 * LEAST_LOAD {
         return Ok(Some(first));
     }
-    Ok(Some(send_load(sender, second).await?.unwrap_or(first)))
+    Ok(Some(send_load(sender, second, sent).await?.unwrap_or(first)))
 }
 
-async fn send_load(sender: &mut SendRequest<RequestBody>, bytes: u64) -> Result<Option<u64>, String> {
-    let chunk = Bytes::from(vec![0_u8; CHUNK]);
-    let frames = (0..bytes.div_ceil(CHUNK as u64)).map(move |_| Ok(Frame::data(chunk.clone())));
+async fn send_load(sender: &mut SendRequest<RequestBody>, bytes: u64, sent: &Counter) -> Result<Option<u64>, String> {
+    let (chunk, sent) = (Bytes::from(vec![0_u8; CHUNK]), sent.clone());
+    let frames = (0..bytes.div_ceil(CHUNK as u64)).map(move |_| {
+        sent.inc_by(CHUNK as u64);
+        Ok(Frame::data(chunk.clone()))
+    });
     let Some(answer) = send_request(sender, "POST", StreamBody::new(stream::iter(frames)).boxed()).await? else {
         return Ok(None);
     };

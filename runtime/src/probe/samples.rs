@@ -15,6 +15,30 @@ const BANDWIDTHS: usize = 3;
 const MOST_FAILURES: u32 = 3;
 /// Intervals after which a bandwidth is too old.
 const MOST_INTERVALS: u32 = 3;
+/// Between two words of a failure that lasts.
+const REPORT_EVERY: Duration = Duration::from_secs(3_600);
+
+/// When a failure that lasts is told: at once, and each hour from then on.
+#[derive(Debug, Default)]
+pub(super) struct FailurePace {
+    reported: Option<Instant>,
+}
+
+impl FailurePace {
+    /// It failed, again or for the first time. Where it is to be told it counts as told.
+    pub(super) fn report_failure(&mut self) -> bool {
+        let is_due = self.reported.is_none_or(|reported| reported.elapsed() >= REPORT_EVERY);
+        if is_due {
+            self.reported = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// It fails no more; whether that was told of it.
+    pub(super) fn end_failure(&mut self) -> bool {
+        self.reported.take().is_some()
+    }
+}
 
 /// The last samples of a peer.
 #[derive(Debug)]
@@ -201,6 +225,20 @@ mod tests {
         assert_eq!(samples.published(), None);
         samples.observe_latency(Some(700), at(9));
         assert_eq!(samples.published(), Some(MeasuredPeer { latency: 700, bandwidth: None, since: at(9) }));
+    }
+
+    /// A peer that was never reached was told of once, days before somebody looked.
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_that_lasts_is_reported_each_hour() {
+        let mut pace = FailurePace::default();
+        assert!(!pace.end_failure());
+        let mut reported = 0;
+        for _minute in 0..181 {
+            reported += u32::from(pace.report_failure());
+            tokio::time::advance(Duration::from_secs(60)).await;
+        }
+        assert_eq!(reported, 4);
+        assert!(pace.end_failure() && pace.report_failure());
     }
 
     #[tokio::test(start_paused = true)]

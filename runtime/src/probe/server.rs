@@ -16,10 +16,11 @@ use axum::{
 };
 use caldera_core::token_bucket::{Refill, TokenBucket};
 use http_body_util::BodyExt;
+use prometheus_client::metrics::counter::Counter;
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{MOST_LOAD, ProbeServer, exchange::LoadAnswer};
+use super::{MOST_LOAD, ProbeServer, exchange::LoadAnswer, metrics::register_taken_bytes};
 use crate::bounded::{Bounds, serve_bounded};
 
 /// Seconds of a day: the ticks in which a budget is filled.
@@ -36,14 +37,15 @@ struct DailyBudget {
     refill: Refill,
     bucket: Mutex<TokenBucket>,
     loads: Semaphore,
+    taken: Counter,
 }
 
 impl DailyBudget {
-    fn new(bytes_a_day: u64) -> Self {
+    fn new(bytes_a_day: u64, taken: Counter) -> Self {
         let count = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         let refill = Refill { each_tick: count(bytes_a_day / DAY), most: count(bytes_a_day) };
         let bucket = Mutex::new(TokenBucket::new(count(bytes_a_day / FIRST_PART), 0));
-        Self { began: Instant::now(), refill, bucket, loads: Semaphore::new(LOADS) }
+        Self { began: Instant::now(), refill, bucket, loads: Semaphore::new(LOADS), taken }
     }
 
     /// Whether more may be taken.
@@ -52,6 +54,7 @@ impl DailyBudget {
     }
 
     fn take_bytes(&self, bytes: usize) {
+        self.taken.inc_by(bytes as u64);
         let (bytes, now) = (i64::try_from(bytes).unwrap_or(i64::MAX), self.now());
         self.lock_bucket().take_parts(self.refill, bytes, now);
     }
@@ -70,7 +73,8 @@ impl DailyBudget {
 /// # Errors
 /// If the socket fails.
 pub async fn run_probe_server(server: ProbeServer, stop: CancellationToken) -> io::Result<()> {
-    let budget = Arc::new(DailyBudget::new(server.bytes_a_day));
+    let taken = register_taken_bytes(&server.cluster, &server.registry);
+    let budget = Arc::new(DailyBudget::new(server.bytes_a_day, taken));
     let routes = Router::new().route("/probe", get(async || StatusCode::NO_CONTENT).post(take_load)).with_state(budget);
     // Each peer has a connection for some seconds a minute.
     let bounds = Bounds { connections: 64, idle: Duration::from_secs(30), ..Bounds::default() };

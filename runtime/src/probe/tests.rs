@@ -3,6 +3,7 @@
 use std::{net::TcpListener, sync::Arc, time::Duration};
 
 use caldera_crds::published::PeerLink;
+use prometheus_client::metrics::counter::Counter;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::watch,
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{server::Arrivals, *};
 use crate::{
     clock::SystemClock,
+    metric::{encode, find_undeclared},
     tls::{Authority, Identity, ServedTls, peer_client_config, server_config_with_client_ca},
 };
 
@@ -24,15 +26,44 @@ fn listen() -> (TcpListener, String) {
 
 fn serve(tls: Option<ServedTls>, bytes_a_day: u64, stop: &CancellationToken) -> String {
     let (listener, address) = listen();
-    tokio::spawn(run_probe_server(ProbeServer { listener, tls, bytes_a_day }, stop.clone()));
+    serve_on(listener, tls, bytes_a_day, stop);
     address
 }
 
-fn probe(peers: &[(&str, &str)], pace: ProbePace, stop: &CancellationToken) -> watch::Receiver<Option<Vec<PeerLink>>> {
+fn serve_on(
+    listener: TcpListener,
+    tls: Option<ServedTls>,
+    bytes_a_day: u64,
+    stop: &CancellationToken,
+) -> SharedRegistry {
+    let registry = SharedRegistry::default();
+    let server = ProbeServer { listener, tls, bytes_a_day, cluster: "m2".into(), registry: registry.clone() };
+    tokio::spawn(run_probe_server(server, stop.clone()));
+    registry
+}
+
+type SeenLinks = watch::Receiver<Option<Vec<PeerLink>>>;
+
+fn probe(peers: &[(&str, &str)], pace: ProbePace, stop: &CancellationToken) -> SeenLinks {
+    probe_shown(peers, pace, stop, &SharedRegistry::default())
+}
+
+fn probe_shown(
+    peers: &[(&str, &str)],
+    pace: ProbePace,
+    stop: &CancellationToken,
+    registry: &SharedRegistry,
+) -> SeenLinks {
     let (links, seen) = watch::channel(None);
     let peer = |(cluster, address): &(&str, &str)| Peer { cluster: (*cluster).into(), address: (*address).into() };
-    let peers = peers.iter().map(peer).collect();
-    let config = ProbeConfig { peers, pace, tls: Box::new(|| Ok(None)), clock: Arc::new(SystemClock) };
+    let config = ProbeConfig {
+        cluster: "m1".into(),
+        peers: peers.iter().map(peer).collect(),
+        pace,
+        tls: Box::new(|| Ok(None)),
+        clock: Arc::new(SystemClock),
+        registry: registry.clone(),
+    };
     tokio::spawn(run_prober(config, links, stop.clone()));
     seen
 }
@@ -41,10 +72,7 @@ fn often() -> ProbePace {
     ProbePace { latency: Duration::from_millis(20), bandwidth: Duration::from_millis(40), bytes_a_day: u64::MAX }
 }
 
-async fn wait_for(
-    seen: &mut watch::Receiver<Option<Vec<PeerLink>>>,
-    is_so: impl Fn(&[PeerLink]) -> bool,
-) -> Vec<PeerLink> {
+async fn wait_for(seen: &mut SeenLinks, is_so: impl Fn(&[PeerLink]) -> bool) -> Vec<PeerLink> {
     let waited =
         tokio::time::timeout(Duration::from_secs(60), seen.wait_for(|links| links.as_deref().is_some_and(&is_so)))
             .await;
@@ -81,9 +109,38 @@ async fn a_peer_that_stops_to_answer_has_no_link_until_it_does_again() {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
-    tokio::spawn(run_probe_server(ProbeServer { listener: again, tls: None, bytes_a_day: 1 << 30 }, stop.clone()));
+    serve_on(again, None, 1 << 30, &stop);
     wait_for(&mut seen, |links| !links.is_empty()).await;
     stop.cancel();
+}
+
+#[tokio::test]
+async fn what_is_shown_is_what_is_declared_with_what_a_load_cost_and_who_does_not_answer() {
+    let (stop, (listener, address), (gone, nowhere)) = (CancellationToken::new(), listen(), listen());
+    drop(gone);
+    let taken = serve_on(listener, None, 1 << 40, &stop);
+    let registry = SharedRegistry::default();
+    let pace = ProbePace { bytes_a_day: 1 << 40, ..often() };
+    let mut seen = probe_shown(&[("m2", &address), ("m3", &nowhere)], pace, &stop, &registry);
+    let links = wait_for(&mut seen, |links| links.iter().any(|link| link.bandwidth_megabits.is_some())).await;
+    stop.cancel();
+    let (text, of_server) = (encode(&registry).unwrap(), encode(&taken).unwrap());
+    let (of_prober, taken) = metrics::ALL.into_iter().partition::<Vec<_>, _>(|metric| *metric != metrics::TAKEN);
+    assert_eq!(find_undeclared(&text, &of_prober), [""; 0], "{text}");
+    assert_eq!(find_undeclared(&of_server, &taken), [""; 0], "{of_server}");
+    let value = |series: &str| -> f64 {
+        let line = text.lines().chain(of_server.lines()).find_map(|line| line.strip_prefix(series));
+        line.unwrap_or_else(|| panic!("{series}: {text}{of_server}")).trim().parse().unwrap()
+    };
+    assert!(value("caldera_probe_rounds_total{cluster=\"m1\"}") >= 1.0);
+    assert!(value("caldera_probe_failures_total{cluster=\"m1\",peer=\"m3\",kind=\"latency\"}") >= 1.0);
+    assert!(value("caldera_probe_failures_total{cluster=\"m1\",peer=\"m2\",kind=\"latency\"}") < 1.0);
+    assert!(value("caldera_probe_latency_seconds{cluster=\"m1\",peer=\"m2\"}") < 1.0, "{links:?}");
+    assert!(value("caldera_probe_bandwidth_bytes_per_second{cluster=\"m1\",peer=\"m2\"}") >= 125_000.0, "{links:?}");
+    assert!(!text.contains("caldera_probe_latency_seconds{cluster=\"m1\",peer=\"m3\"}"), "{text}");
+    assert!(value("caldera_probe_sent_bytes_total{cluster=\"m1\"}") >= LEAST_LOAD as f64);
+    assert!(value("caldera_probe_taken_bytes_total{cluster=\"m2\"}") >= LEAST_LOAD as f64);
+    assert!(text.contains("caldera_probe_budget_bytes{cluster=\"m1\"} 1099511627776\n"), "{text}");
 }
 
 #[tokio::test]
@@ -120,7 +177,9 @@ async fn a_days_budget_is_kept_on_both_sides() {
     assert_eq!(pace(0).load_bytes(0), None);
 
     let stop = CancellationToken::new();
-    let load = async |address: &str| exchange::measure_bandwidth(address, None, LEAST_LOAD).await.unwrap();
+    let load = async |address: &str| {
+        exchange::measure_bandwidth(address, None, LEAST_LOAD, &Counter::default()).await.unwrap()
+    };
     // A day's budget is there from the first hour on.
     let address = serve(None, LEAST_LOAD * 24, &stop);
     assert!(load(&address).await.is_some());

@@ -54,8 +54,9 @@ impl ServedTls {
         every: Duration,
         make: impl Fn(&[String]) -> Result<Arc<ServerConfig>, TlsError> + Send + 'static,
     ) -> Result<Self, TlsError> {
+        let make = move |files: &[PathBuf], pems: &[String]| make(pems).map_err(|error| error.with_files(files));
         let mut known = read_files(&files)?;
-        let (renewed, served) = watch::channel(make(&known)?);
+        let (renewed, served) = watch::channel(make(&files, &known)?);
         tokio::spawn(async move {
             let mut logged = None;
             loop {
@@ -69,7 +70,7 @@ impl ServedTls {
                         logged = None;
                         continue;
                     }
-                    Ok(now) => make(&now).map(|config| (now, config)),
+                    Ok(now) => make(&files, &now).map(|config| (now, config)),
                     Err(error) => Err(error),
                 };
                 match made {
