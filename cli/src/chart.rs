@@ -22,7 +22,7 @@ pub(crate) use self::karmada::{build_default_objects, build_karmada_chart};
 use self::{components::build_component_chart, karmada::build_chart_roles, template::render_template};
 use crate::{
     args::Args,
-    deploy::{Deploy, build_component_objects},
+    deploy::{Deploy, ProbeSettings, build_component_objects},
     manifests::{build_propagation_policies, list_admission_policies, parse_documents},
     monitoring::{check_or_write_file, list_alert_names},
     objects::{read_list_at, read_text_at},
@@ -122,11 +122,16 @@ fn what_the_charts_render_is_what_manifests_prints() {
         caller_addresses: vec!["10.0.0.0/8".to_owned()],
         console: true,
         trusted_writers: vec![word("user:a:b"), word("group:g"), word("group:h")],
+        probe: Some(ProbeSettings {
+            secret: "123".to_owned(),
+            peers: vec!["m1=10.0.0.1:7950".to_owned(), "m3=[fd00::1]:7950".to_owned()],
+        }),
         ..default.clone()
     };
     let of_more = json!({
         "collectors": ["m1", "m2"], "callers": ["karmada-system", "other"], "callerAddresses": ["10.0.0.0/8"],
         "console": {"enabled": true}, "trustedWriters": {"users": ["a:b"], "groups": ["g", "h"]},
+        "probe": {"secretName": "123", "peers": ["m1=10.0.0.1:7950", "m3=[fd00::1]:7950"]},
     });
     let url = "https://caldera-webhook.ops.svc";
     let chart = build_component_chart();

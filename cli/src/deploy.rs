@@ -5,7 +5,8 @@
 //! with its pod's service account.
 //!
 //! Secrets are referred to, never made: `caldera-<component>-kubeconfig` (key `kubeconfig`), `caldera-webhook-cert` and
-//! `caldera-console-cert` (`tls.crt`, `tls.key`). A webhook that registers itself wants none with a certificate.
+//! `caldera-console-cert` (`tls.crt`, `tls.key`), and the one that collectors show each other, where one is named. A
+//! webhook that registers itself wants none with a certificate.
 
 use caldera_crds::trusted::Writer;
 use serde_json::{Value, json};
@@ -16,6 +17,10 @@ const ADMIN_PORT: u16 = 8080;
 const WEBHOOK_PORT: u16 = 8443;
 /// Where the console listens.
 const CONSOLE_PORT: u16 = 8444;
+/// Where a collector listens for those of other members.
+const PROBE_PORT: u16 = 7950;
+/// Where the certificate is mounted that collectors show each other.
+const PROBE_DIR: &str = "/etc/caldera/probe";
 /// Where a kubeconfig is mounted.
 const KUBECONFIG_DIR: &str = "/etc/caldera/kubeconfig";
 /// Where a certificate is mounted.
@@ -47,6 +52,17 @@ pub struct Deploy {
     /// Where the webhook registers itself, with an authority that its replicas share, in place of a certificate from a
     /// Secret.
     pub register_url: Option<String>,
+    /// By what collectors measure the way to other members, if they do.
+    pub probe: Option<ProbeSettings>,
+}
+
+/// By what collectors measure the way to other members.
+#[derive(Debug, Clone, Default)]
+pub struct ProbeSettings {
+    /// Secret with `tls.crt`, `tls.key` and `ca.crt`.
+    pub secret: String,
+    /// `NAME=HOST:PORT` of each member; each collector leaves out its own.
+    pub peers: Vec<String>,
 }
 
 /// One component's process.
@@ -64,6 +80,8 @@ struct Part<'a> {
     port: Option<u16>,
     /// Secret with a serving certificate.
     certificate: Option<&'a str>,
+    /// Secret with the certificate that is shown to other members' collectors.
+    probe_secret: Option<&'a str>,
     /// Uses the service account of its pod for the cluster that it runs in.
     in_cluster: bool,
 }
@@ -82,6 +100,7 @@ pub fn build_component_objects(deploy: &Deploy) -> Vec<Value> {
         cpu,
         port: None,
         certificate: None,
+        probe_secret: None,
         in_cluster: false,
     };
     let listen = |port: u16| format!("--listen=0.0.0.0:{port}");
@@ -114,7 +133,20 @@ pub fn build_component_objects(deploy: &Deploy) -> Vec<Value> {
         parts.push(part("scheduler", lease(), ("384Mi", "1536Mi"), "250m"));
     }
     for cluster in &deploy.collectors {
-        parts.push(build_collector_part(cluster, false));
+        let part = build_collector_part(cluster, false, deploy.probe.as_ref());
+        if deploy.probe.is_some() {
+            objects.extend([
+                build_probe_service(deploy, &format!("caldera-probe-{cluster}"), &part.name),
+                // From wherever other members are: their certificates say who they are.
+                build_network_policy(
+                    deploy,
+                    &format!("caldera-probe-{cluster}"),
+                    json!({"app.kubernetes.io/name": part.name}),
+                    json!({"ports": [{"protocol": "TCP", "port": PROBE_PORT}]}),
+                ),
+            ]);
+        }
+        parts.push(part);
     }
     if deploy.console {
         let of_console = [listen(CONSOLE_PORT)].into_iter().chain(certificate()).collect();
@@ -146,9 +178,13 @@ pub fn build_component_objects(deploy: &Deploy) -> Vec<Value> {
 
 /// What a member needs so that a collector (or an estimator) inside it can read its nodes, their NUMA nodes, their
 /// devices and what they use, pods, HyperNodes and queues; with the collector itself where an image and the member's
-/// name are given.
+/// name are given, and what measures the way to other members, where that is wanted of it.
 #[must_use]
-pub fn build_member_objects(namespace_name: &str, collector_of: Option<(&str, &str)>) -> Vec<Value> {
+pub fn build_member_objects(
+    namespace_name: &str,
+    collector_of: Option<(&str, &str)>,
+    probe: Option<&ProbeSettings>,
+) -> Vec<Value> {
     let name = "caldera-inventory";
     let read = ["list", "watch"];
     let mut objects = vec![
@@ -179,15 +215,23 @@ pub fn build_member_objects(namespace_name: &str, collector_of: Option<(&str, &s
     if let Some((image, cluster)) = collector_of {
         let (image, namespace) = (image.to_owned(), namespace_name.to_owned());
         let deploy = Deploy { image, namespace, ..Deploy::default() };
-        objects.push(build_deployment(&deploy, &Part { name: name.to_owned(), ..build_collector_part(cluster, true) }));
+        let part = Part { name: name.to_owned(), ..build_collector_part(cluster, true, probe) };
+        objects.push(build_deployment(&deploy, &part));
+        objects.extend(probe.map(|_| build_probe_service(&deploy, "caldera-probe", name)));
     }
     objects
 }
 
 /// The collector of a member. One replica is enough: what it published stays valid until another one takes over.
-fn build_collector_part(cluster: &str, in_cluster: bool) -> Part<'static> {
+fn build_collector_part<'a>(cluster: &str, in_cluster: bool, probe: Option<&'a ProbeSettings>) -> Part<'a> {
     let mut args = vec![format!("--cluster={cluster}"), format!("--lease-namespace={LEASE_NAMESPACE}")];
     args.extend(in_cluster.then(|| "--in-member".to_owned()));
+    if let Some(probe) = probe {
+        args.push(format!("--probe-listen=0.0.0.0:{PROBE_PORT}"));
+        let files = [("cert", "tls.crt"), ("key", "tls.key"), ("ca", "ca.crt")];
+        args.extend(files.map(|(flag, file)| format!("--probe-{flag}-file={PROBE_DIR}/{file}")));
+        args.extend(probe.peers.iter().map(|peer| format!("--probe-peer={peer}")));
+    }
     Part {
         name: format!("caldera-inventory-{cluster}"),
         subcommand: "inventory",
@@ -197,6 +241,7 @@ fn build_collector_part(cluster: &str, in_cluster: bool) -> Part<'static> {
         cpu: "50m",
         port: None,
         certificate: None,
+        probe_secret: probe.map(|probe| probe.secret.as_str()),
         in_cluster,
     }
 }
@@ -230,6 +275,11 @@ fn build_deployment(deploy: &Deploy, part: &Part<'_>) -> Value {
     if let Some(certificate) = part.certificate {
         mounts.push(json!({"name": "tls", "mountPath": CERTIFICATE_DIR, "readOnly": true}));
         volumes.push(json!({"name": "tls", "secret": {"secretName": certificate}}));
+    }
+    if let Some(secret) = part.probe_secret {
+        ports.push(json!({"name": "probe", "containerPort": PROBE_PORT}));
+        mounts.push(json!({"name": "probe", "mountPath": PROBE_DIR, "readOnly": true}));
+        volumes.push(json!({"name": "probe", "secret": {"secretName": secret}}));
     }
     let (requested, most) = part.memory;
     let container = json!({
@@ -286,6 +336,13 @@ fn build_service(deploy: &Deploy, name: &str, component: Option<&str>, (port_nam
         "metadata": {"name": name, "namespace": deploy.namespace, "labels": build_component_labels(component)},
         "spec": {"selector": selector, "ports": [{"name": port_name, "port": port, "targetPort": port_name}]},
     })
+}
+
+/// Where other members reach a collector: by the address of a load balancer, or by the port that it has on each node.
+fn build_probe_service(deploy: &Deploy, name: &str, component: &str) -> Value {
+    let mut service = build_service(deploy, name, Some(component), ("probe", PROBE_PORT));
+    service["spec"]["type"] = "LoadBalancer".into();
+    service
 }
 
 /// Who may reach what: the webhook's port from the namespaces of its callers and from the networks that are given, the

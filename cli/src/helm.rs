@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     chart::same,
-    deploy::{Deploy, build_component_objects},
+    deploy::{Deploy, ProbeSettings, build_component_objects},
     manifests::{build_propagation_policies, list_admission_policies, parse_documents},
     monitoring::list_alert_names,
     roles::{Granted, build_component_roles},
@@ -73,6 +73,10 @@ fn helm_renders_what_manifests_prints() {
         "console.enabled=true",
         "--set",
         "stockScheduler=true",
+        "--set",
+        "probe.secretName=caldera-probe",
+        "--set",
+        "probe.peers={m1=10.0.0.1:7950,m3=[fd00::1]:7950}",
     ];
     let all = Deploy {
         collectors: vec!["m1".to_owned(), "m2".to_owned()],
@@ -80,6 +84,10 @@ fn helm_renders_what_manifests_prints() {
         caller_addresses: vec!["10.0.0.0/8".to_owned(), "fd00::/8".to_owned()],
         console: true,
         stock_scheduler: true,
+        probe: Some(ProbeSettings {
+            secret: "caldera-probe".to_owned(),
+            peers: vec!["m1=10.0.0.1:7950".to_owned(), "m3=[fd00::1]:7950".to_owned()],
+        }),
         ..default.clone()
     };
     for (words, deploy) in [(&[][..], default.clone()), (&more[..], all)] {
@@ -198,6 +206,8 @@ fn helm_refuses_values_that_make_no_sense() {
         (&["caldera", "--set", "image=i", "--set", "certManager.enabled=true"], "certManager.issuer.name"),
         (&["caldera", "--set", "image=i", "--set", "certManager.issuer.kind=Other"], "kind"),
         (&["caldera", "--set", "image=i", "--set", "callers={}"], "callers"),
+        (&["caldera", "--set", "image=i", "--set", "probe.peers={m2=h:1}"], "secretName"),
+        (&["caldera", "--set", "image=i", "--set", "probe.secretName=s,probe.peers={m2}"], "peers"),
         (&["caldera", "--set", "image=i", "--set", "callers={Two Words}"], "callers"),
         (&["caldera", "--set", "image=i", "--set", "callerAddresses={nonsense}"], "callerAddresses"),
         (&["caldera", "--set", "image=i", "--set", "controller=null"], "controller"),

@@ -8,6 +8,7 @@ use std::{fs, process::ExitCode};
 use anyhow::Context;
 use caldera_crds::trusted::TrustedWriters;
 use caldera_runtime::{
+    probe::Peer,
     watch::api_resource,
     write::{Body, Write},
 };
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::{
     args::{ManifestGroup, ManifestsArgs},
-    deploy::{self, Deploy},
+    deploy::{self, Deploy, ProbeSettings},
     output,
     roles::{Granted, build_component_roles, build_shadow_roles},
 };
@@ -41,6 +42,9 @@ fn build_deployment_objects(args: &ManifestsArgs) -> anyhow::Result<Option<Vec<V
     let trusted_writers = args.trusted.writers.clone();
     let args = &args.deploy;
     let (image, namespace) = (args.image.as_deref(), args.namespace.clone());
+    anyhow::ensure!(args.probe_secret.is_none() || !args.collectors.is_empty(), "--probe-secret is for a --collector");
+    let peers = args.probe_peers.iter().map(|Peer { cluster, address }| format!("{cluster}={address}")).collect();
+    let probe = args.probe_secret.clone().map(|secret| ProbeSettings { secret, peers });
     if args.deployments {
         let image = image.context("--deployments wants --image")?.to_owned();
         let (callers, caller_addresses) = (args.callers.clone(), args.caller_addresses.clone());
@@ -59,6 +63,7 @@ fn build_deployment_objects(args: &ManifestsArgs) -> anyhow::Result<Option<Vec<V
             stock_scheduler,
             trusted_writers,
             register_url,
+            probe,
         };
         return Ok(Some(deploy::build_component_objects(&deploy)));
     }
@@ -74,7 +79,7 @@ fn build_deployment_objects(args: &ManifestsArgs) -> anyhow::Result<Option<Vec<V
         (Some(image), [cluster]) => Some((image, cluster.as_str())),
         _ => anyhow::bail!("a collector inside a member wants --image and one --collector CLUSTER"),
     };
-    Ok(Some(deploy::build_member_objects(&namespace, collector)))
+    Ok(Some(deploy::build_member_objects(&namespace, collector, probe.as_ref())))
 }
 
 /// The chosen groups of objects for the Karmada API.

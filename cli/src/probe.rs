@@ -60,7 +60,8 @@ pub fn start_prober(
     registry: &SharedRegistry,
     stop: CancellationToken,
 ) -> watch::Receiver<Option<Vec<PeerLink>>> {
-    if args.probe_peers.is_empty() {
+    let peers = args.list_peers(cluster);
+    if peers.is_empty() {
         return watch::channel(Some(Vec::new())).1;
     }
     let (links, measured) = watch::channel(None);
@@ -69,14 +70,14 @@ pub fn start_prober(
         bandwidth: Duration::from_secs(args.probe_bandwidth_interval.into()),
         bytes_a_day: read_budget(args),
     };
-    if pace.bytes_a_day > 0 && pace.load_bytes(args.probe_peers.len()).is_none() {
+    if pace.bytes_a_day > 0 && pace.load_bytes(peers.len()).is_none() {
         tracing::warn!("--probe-bytes-a-day is too little for --probe-bandwidth-interval: only latency is measured");
     }
     let files = list_tls_files(args).map(|files| files.map(ToOwned::to_owned));
     let tls = Box::new(move || read_client_config(files.as_ref()).map_err(|error| format!("{error:#}")));
     let config = ProbeConfig {
         cluster: cluster.to_owned(),
-        peers: args.probe_peers.clone(),
+        peers,
         pace,
         tls,
         clock: Arc::new(SystemClock),

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use caldera_runtime::probe::Peer;
 use clap::{Args as ClapArgs, ValueEnum};
 
-use super::component::TrustedArgs;
+use super::{component::TrustedArgs, probe::parse_peer};
 
 #[derive(Debug, ClapArgs)]
 pub struct ManifestsArgs {
@@ -60,6 +61,15 @@ pub struct DeployArgs {
     /// it.
     #[arg(long = "collector", value_name = "CLUSTER")]
     pub collectors: Vec<String>,
+    /// Lets each collector measure the way to other members, by the certificate in this Secret: `tls.crt`, `tls.key`
+    /// and `ca.crt`. Each gets a Service of type LoadBalancer.
+    #[arg(long, requires = "image", value_name = "SECRET")]
+    pub probe_secret: Option<String>,
+    /// Another member, and where its collector listens. All collectors may be given all members: each leaves out its
+    /// own.
+    #[arg(long = "probe-peer", requires = "probe_secret", value_name = "NAME=HOST:PORT", value_delimiter = ',',
+        value_parser = parse_peer)]
+    pub probe_peers: Vec<Peer>,
     /// With --deployments: leaves placement to karmada-scheduler, and runs no scheduler of ours.
     #[arg(long, requires = "deployments")]
     pub stock_scheduler: bool,

@@ -19,7 +19,7 @@ pub struct ProbeArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub probe_listen: Option<SocketAddr>,
     /// Another member, and where its collector listens, as in `member2=203.0.113.7:7950`. Latency and bandwidth to it
-    /// are measured and published.
+    /// are measured and published. The collector's own member is left out, so that all may be given the same list.
     #[arg(long = "probe-peer", value_name = "NAME=HOST:PORT", value_delimiter = ',', value_parser = parse_peer)]
     pub probe_peers: Vec<Peer>,
     /// PEM certificate chain that is shown to other collectors, for the name `caldera-probe`.
@@ -55,6 +55,12 @@ impl ProbeArgs {
         self.probe_listen.is_some() || !self.probe_peers.is_empty()
     }
 
+    /// The members that the collector of `cluster` measures the way to.
+    #[must_use]
+    pub fn list_peers(&self, cluster: &str) -> Vec<Peer> {
+        self.probe_peers.iter().filter(|peer| peer.cluster != cluster).cloned().collect()
+    }
+
     /// What flags say together that none says alone, for the collector of `cluster`.
     ///
     /// # Errors
@@ -67,8 +73,8 @@ impl ProbeArgs {
                     .to_owned(),
             );
         }
-        if self.probe_peers.iter().any(|peer| peer.cluster == cluster) {
-            return Err(format!("--probe-peer {cluster}: that is the member of this collector"));
+        if self.probe_listen.is_none() && self.is_used() && self.list_peers(cluster).is_empty() {
+            return Err(format!("--probe-peer {cluster}: that is the member of this collector, and there is no other"));
         }
         let mut addresses = BTreeMap::new();
         for Peer { cluster, address } in &self.probe_peers {
@@ -95,7 +101,7 @@ fn parse_bytes(text: &str) -> Result<Quantity, String> {
     if bytes.is_negative() { Err("it can not be less than 0".to_owned()) } else { Ok(bytes) }
 }
 
-fn parse_peer(text: &str) -> Result<Peer, String> {
+pub(super) fn parse_peer(text: &str) -> Result<Peer, String> {
     let wanted = || format!("{text:?} is no NAME=HOST:PORT");
     let (cluster, address) = text.split_once('=').ok_or_else(wanted)?;
     let (host, port) = address.rsplit_once(':').ok_or_else(wanted)?;
@@ -151,6 +157,8 @@ mod tests {
             "--probe-listen 127.0.0.1:1 --probe-insecure --probe-bytes-a-day 0",
             "--probe-peer m2=h:1,m3=h:1 --probe-cert-file a --probe-key-file b --probe-ca-file c --probe-interval 9",
             "--probe-peer m2=h:1 --probe-insecure --probe-interval 7200 --probe-bytes-a-day 0",
+            "--probe-peer m1=h:1,m2=h:1 --probe-insecure",
+            "--probe-peer m1=h:1 --probe-listen 127.0.0.1:1 --probe-insecure",
         ] {
             assert_eq!(parse(words), Ok(()), "{words}");
         }

@@ -6,12 +6,12 @@ use caldera_crds::{DNS_LABEL, DNS_SUBDOMAIN, trusted::Writer};
 use serde_json::{Value, json};
 
 use super::{
-    BEFORE_UNINSTALL, END, GROUP, USER, describe_writers, render_chart_yaml, render_yaml,
+    BEFORE_UNINSTALL, END, GROUP, USER, describe_writers, has_same_name, render_chart_yaml, render_yaml,
     settings::{describe_schemas, describe_values, mark_deployment, write_marks},
     template::merge_variants,
 };
 use crate::{
-    deploy::{Deploy, build_component_objects},
+    deploy::{Deploy, ProbeSettings, build_component_objects},
     monitoring::RUNBOOK_PAGE,
 };
 
@@ -21,6 +21,10 @@ const CALLER: &str = "CALDERA-CALLER";
 const ADDRESS: &str = "CALDERA-ADDRESS";
 const COLLECTOR: &str = "CALDERA-COLLECTOR";
 const REGISTER: &str = "CALDERA-REGISTER";
+const PROBE_SECRET: &str = "CALDERA-PROBE-SECRET";
+const PROBE_PEER: &str = "CALDERA-PROBE-PEER";
+/// Whether collectors measure the way to other members.
+const PROBES: &str = "$.Values.probe.secretName";
 
 const STOCK_BEGIN: &str = "{{- if $.Values.stockScheduler }}\n";
 const STOCK_ELSE: &str = "{{- else }}\n";
@@ -153,6 +157,8 @@ fn repeat_item(text: &str, mark: &str, values: &str) -> String {
     out
 }
 
+/// A member and an address, without what YAML would read otherwise.
+const PEER: &str = r"^[a-z0-9-]{1,63}=([A-Za-z0-9._-]+|\[[0-9a-fA-F:]+\]):[0-9]{1,5}$";
 const NETWORK: &str = "^[0-9a-fA-F.:]+/[0-9]{1,3}$";
 
 /// An object as it is, and as it is where the webhook registers itself.
@@ -167,6 +173,18 @@ fn render_variants((plain, registers): &Variants) -> String {
     merge_variants("$.Values.webhook.registerUrl", &render(registers), &render(plain))
 }
 
+/// The templates of collectors as they are, and as they are where they measure the way to other members.
+fn merge_probes(measuring: &[Variants], plain: &[Variants]) -> String {
+    let merge = |variants: &Variants| {
+        let text = render_variants(variants);
+        match plain.iter().find(|(object, _)| has_same_name(object, &variants.0)) {
+            Some(plain) => merge_variants(PROBES, &text, &render_variants(plain)),
+            None => format!("{{{{- if {PROBES} }}}}\n{text}{{{{- end }}}}\n"),
+        }
+    };
+    measuring.iter().map(merge).collect()
+}
+
 /// What runs where `deploy` says so. Helm makes the namespace, with `--create-namespace`.
 fn build_variants(deploy: &Deploy) -> Vec<Variants> {
     let registers = Deploy { register_url: Some(REGISTER.to_owned()), ..deploy.clone() };
@@ -178,6 +196,21 @@ fn build_variants(deploy: &Deploy) -> Vec<Variants> {
 fn describe_names(about: &str, pattern: &str, least: usize) -> Value {
     let item = json!({"type": "string", "pattern": pattern});
     json!({"type": "array", "uniqueItems": true, "minItems": least, "items": item, "description": about})
+}
+
+/// What collectors measure the way to other members by.
+fn describe_probe() -> Value {
+    let name = format!("^$|{DNS_SUBDOMAIN}");
+    json!({
+        "type": "object", "additionalProperties": false, "required": ["secretName", "peers"],
+        "properties": {
+            "secretName": {"type": "string", "pattern": name, "description": "Secret with tls.crt, tls.key and ca.crt"},
+            "peers": describe_names("Members, and where their collectors listen", PEER, 0),
+        },
+        // Peers alone are not measured.
+        "if": {"properties": {"peers": {"minItems": 1}}},
+        "then": {"properties": {"secretName": {"minLength": 1}}},
+    })
 }
 
 /// For the cluster that the components run in.
@@ -201,9 +234,12 @@ pub(super) fn build_component_chart() -> BTreeMap<&'static str, String> {
     let (collectors, others): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_of(is_of_collector));
     let (console, others): (Vec<_>, Vec<_>) = others.into_iter().partition(is_of(is_of_console));
     let (ours, others): (Vec<_>, Vec<_>) = others.into_iter().partition(is_of(is_of_placement));
-    let fill = |objects: &[Variants]| {
-        let text: String = objects.iter().map(render_variants).collect();
-        let text = write_marks(&text)
+    let probe = ProbeSettings { secret: PROBE_SECRET.to_owned(), peers: vec![PROBE_PEER.to_owned()] };
+    let measuring = build_variants(&Deploy { probe: Some(probe), ..deploy });
+    let measuring: Vec<Variants> = measuring.into_iter().filter(is_of(is_of_collector)).collect();
+    let fill_text = |text: &str| {
+        let text = write_marks(text)
+            .replace(PROBE_SECRET, "{{ toJson $.Values.probe.secretName }}")
             .replace(IMAGE, "{{ $.Values.image }}")
             .replace(NAMESPACE, "{{ $.Release.Namespace }}")
             .replace(REGISTER, "{{ $.Values.webhook.registerUrl }}");
@@ -212,11 +248,13 @@ pub(super) fn build_component_chart() -> BTreeMap<&'static str, String> {
             (ADDRESS, "callerAddresses"),
             (USER, "trustedWriters.users"),
             (GROUP, "trustedWriters.groups"),
+            (PROBE_PEER, "probe.peers"),
         ]
         .into_iter()
         .fold(text, |text, (mark, values)| repeat_item(&text, mark, values))
     };
-    let collectors = fill(&collectors).replace(COLLECTOR, "{{ . }}");
+    let fill = |objects: &[Variants]| fill_text(&objects.iter().map(render_variants).collect::<String>());
+    let collectors = fill_text(&merge_probes(&measuring, &collectors)).replace(COLLECTOR, "{{ . }}");
     let text = describe_names;
     let mut schema = json!({
         "$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
@@ -226,6 +264,7 @@ pub(super) fn build_component_chart() -> BTreeMap<&'static str, String> {
             "callers": text("Namespaces whose pods may call the webhook", DNS_LABEL, 1),
             "callerAddresses": text("Networks from which the webhook may be called", NETWORK, 0),
             "collectors": text("Members that get a collector", DNS_SUBDOMAIN, 0),
+            "probe": describe_probe(),
             "stockScheduler": {"type": "boolean", "description": "karmada-scheduler places what is admitted"},
             "trustedWriters": describe_writers(0),
             "monitoring": {"type": "object", "additionalProperties": false, "required": ["enabled", "runbookUrl"], "properties": {
@@ -261,6 +300,10 @@ pub(super) fn build_component_chart() -> BTreeMap<&'static str, String> {
                   # Namespaces whose pods may call the webhook.\ncallers: [karmada-system]\n\
                   # Networks from which it may be called, as 10.0.0.0/8.\ncallerAddresses: []\n\
                   # Members that get a collector.\ncollectors: []\n\
+                  # Collectors measure the way to other members where a Secret is named, with tls.crt, tls.key and ca.crt\n\
+                  # for the name caldera-probe. peers are the members, and where their collectors listen, as\n\
+                  # member2=203.0.113.7:7950; each collector leaves out its own. Each gets a Service of type LoadBalancer.\n\
+                  probe:\n  secretName: \"\"\n  peers: []\n\
                   # Leaves placement to karmada-scheduler, and runs no scheduler of ours.\nstockScheduler: false\n\
                   # Whom the webhook trusts, the same as in charts/caldera-karmada; nobody named is the default.\n\
                   trustedWriters:\n  users: []\n  groups: []\n\

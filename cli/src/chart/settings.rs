@@ -18,7 +18,7 @@ const RANGE: &str = "CALDERA-RANGE-";
 const FLAG: &str = "CALDERA-FLAG-";
 
 /// Flags that the chart sets, or that make no sense in it.
-const SET: [&str; 17] = [
+const SET: [&str; 20] = [
     "admin",
     "cluster",
     "help",
@@ -29,6 +29,9 @@ const SET: [&str; 17] = [
     "measure-starts",
     "member-kubeconfig",
     "no-lease",
+    "probe-insecure",
+    "probe-listen",
+    "probe-peer",
     "register-url",
     "shadow",
     "stock-scheduler",
@@ -157,9 +160,6 @@ fn match_flags(component: &str) -> String {
     format!("^--(({})=.+{plain})$", valued.join("|"))
 }
 
-/// Measuring the way to other members wants certificates, which no pod of the chart has.
-const PROBE: &str = "probe-";
-
 /// Flags that take a value, and those that take none.
 fn list_flags(component: &str) -> (Vec<String>, Vec<String>) {
     let mut command = Args::command();
@@ -169,8 +169,7 @@ fn list_flags(component: &str) -> (Vec<String>, Vec<String>) {
         |arg: &clap::Arg| arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "FILE"));
     let given = command.get_arguments().filter(|arg| !names_file(arg) && !arg.is_hide_set());
     let flags = given.filter_map(|arg| Some((arg.get_long()?.to_owned(), arg.get_action().takes_values())));
-    let mut flags: Vec<(String, bool)> =
-        flags.filter(|(name, _)| !SET.contains(&name.as_str()) && !name.starts_with(PROBE)).collect();
+    let mut flags: Vec<(String, bool)> = flags.filter(|(name, _)| !SET.contains(&name.as_str())).collect();
     flags.sort();
     let (valued, plain): (Vec<_>, Vec<_>) = flags.into_iter().partition(|(_, takes_value)| *takes_value);
     let names = |flags: Vec<(String, bool)>| flags.into_iter().map(|(name, _)| name).collect();
@@ -196,6 +195,9 @@ mod tests {
             "{valued:?} {plain:?}"
         );
         assert!(!list_flags("webhook").0.contains(&"client-ca".to_owned()), "no pod has the file");
+        let (valued, plain) = list_flags("inventory");
+        assert!(valued.contains(&"probe-bytes-a-day".to_owned()), "{valued:?}");
+        assert!(!valued.iter().chain(&plain).any(|name| ["probe-peer", "probe-cert-file"].contains(&name.as_str())));
         assert!(match_flags("controller").starts_with("^--(("));
     }
 }

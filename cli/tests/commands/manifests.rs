@@ -214,6 +214,52 @@ async fn what_a_member_needs_lets_a_collector_read_and_nothing_else() {
     applies(&objects).await;
 }
 
+/// A Service to reach it by, the certificate of the Secret, and the same list of members for all.
+#[tokio::test]
+async fn collectors_with_a_secret_measure_the_way_to_other_members_wherever_they_run() {
+    let probe = ["--probe-secret", "s", "--probe-peer", "m1=192.0.2.1:7950,m2=192.0.2.2:7950"];
+    let beside = ["--deployments", "--image", "i", "--namespace", "ops", "--collector", "m1"];
+    let within = ["--member", "--image", "i", "--namespace", "ops", "--collector", "m2"];
+    for (args, cluster, name, service) in [
+        (&beside[..], "m1", "caldera-inventory-m1", "caldera-probe-m1"),
+        (&within, "m2", "caldera-inventory", "caldera-probe"),
+    ] {
+        let objects = printed(&[args, &probe].concat());
+        let named = |kind: &str, name: &str| {
+            of_kind(&objects, kind).into_iter().find(|object| object["metadata"]["name"] == name).unwrap().clone()
+        };
+        let deployment = named("Deployment", name);
+        is_consistent(&objects, &deployment);
+        let pod = &deployment["spec"]["template"];
+        let words = ["caldera"].into_iter().chain(texts(&pod["spec"]["containers"][0]["args"]));
+        let Parsed::Inventory(args) = Args::try_parse_from(words).unwrap().command else { panic!("another command") };
+        args.probe.check_together(cluster).unwrap();
+        let port = args.probe.probe_listen.unwrap().port();
+        let peers: Vec<String> = args.probe.list_peers(cluster).into_iter().map(|peer| peer.cluster).collect();
+        assert_eq!(peers, [if cluster == "m1" { "m2" } else { "m1" }]);
+        let ports = pod["spec"]["containers"][0]["ports"].as_array().unwrap();
+        assert!(ports.iter().any(|it| it["name"] == "probe" && it["containerPort"] == port), "{ports:?}");
+        let service = named("Service", service);
+        assert_eq!(
+            (&service["spec"]["type"], &service["spec"]["ports"][0]["port"]),
+            (&"LoadBalancer".into(), &port.into())
+        );
+        assert_eq!(service["spec"]["ports"][0]["targetPort"], "probe");
+        assert_eq!(
+            pod["metadata"]["labels"]["app.kubernetes.io/name"],
+            service["spec"]["selector"]["app.kubernetes.io/name"]
+        );
+        if args.member.in_member {
+            assert_eq!(of_kind(&objects, "NetworkPolicy").len(), 0, "nothing else is forbidden there");
+        } else {
+            let policy = named("NetworkPolicy", "caldera-probe-m1");
+            assert_eq!(policy["spec"]["ingress"][0]["ports"][0]["port"], port);
+            assert_eq!(policy["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/name"], name);
+        }
+        applies(&objects).await;
+    }
+}
+
 #[test]
 fn webhooks_that_nobody_would_trust_are_refused_and_those_that_register_themselves_are_left_to_it() {
     let run = |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_caldera")).arg("manifests").args(args).output().unwrap();
@@ -229,7 +275,14 @@ fn webhooks_that_nobody_would_trust_are_refused_and_those_that_register_themselv
 
 #[test]
 fn what_would_be_half_a_deployment_is_refused() {
-    for args in [&["--deployments"][..], &["--image", "i"], &["--member", "--image", "i"], &["--collector", "m1"]] {
+    for args in [
+        &["--deployments"][..],
+        &["--image", "i"],
+        &["--member", "--image", "i"],
+        &["--collector", "m1"],
+        &["--deployments", "--image", "i", "--probe-secret", "s"],
+        &["--deployments", "--image", "i", "--collector", "m1", "--probe-peer", "m2=h:1"],
+    ] {
         let output = Command::new(env!("CARGO_BIN_EXE_caldera")).arg("manifests").args(args).output().unwrap();
         assert!(!output.status.success() && output.stdout.is_empty(), "{args:?}");
     }
