@@ -8,7 +8,9 @@
 //! whole demand; here hard stays hard); the name of a level, or `cluster`, admits all that is closer. Mode `soft`
 //! admits everything, and the closest is preferred.
 
-use super::federation_topology::Level;
+use std::collections::BTreeSet;
+
+use super::{SplitSearch, federation_topology::Level};
 use crate::{
     gang::Topology,
     inventory::{Capacity, Source},
@@ -89,4 +91,28 @@ pub(super) fn admitted_levels(
         groups
     };
     (levels[..count].iter().map(groups).collect(), far)
+}
+
+impl SplitSearch<'_> {
+    /// The tiers of the clusters and between them, from near to far, where none of them is close enough: more capacity
+    /// would not help. Domains of clusters whose nodes can not be read are not known.
+    pub(super) fn list_tiers_if_none_is_allowed(&self) -> Option<Vec<String>> {
+        let domains = || self.sites.iter().flat_map(|site| site.capacity.domains.iter().map(|(_, domain)| domain));
+        let has_allowed = self.sites.iter().any(|site| {
+            let has_domain = |tier| site.capacity.domains.iter().any(|(_, domain)| domain.tier <= tier);
+            site.reach.cluster || site.reach.tier.is_some_and(has_domain)
+        });
+        if self.far || !self.levels.is_empty() || has_allowed {
+            return None;
+        }
+        let within: BTreeSet<(u32, &str)> = domains().map(|domain| (domain.tier, &*domain.tier_name)).collect();
+        let describe =
+            |tier: u32, name: &str| if name.is_empty() { tier.to_string() } else { format!("{name} ({tier})") };
+        let levels = self.all_levels.iter().map(|level| match level.tier {
+            Some(tier) => describe(tier, &level.name),
+            None => level.name.clone(),
+        });
+        let within = within.into_iter().map(|(tier, name)| describe(tier, name));
+        Some(within.chain([CLUSTER.to_owned()]).chain(levels).collect())
+    }
 }

@@ -241,6 +241,7 @@ struct SplitSearch<'a> {
     /// farther.
     levels: Vec<Vec<Vec<usize>>>,
     far: bool,
+    all_levels: &'a [Level],
     tie: Tie,
     bounds: UpperBounds<'a>,
     /// Steps of exact packing that are left.
@@ -292,7 +293,23 @@ impl<'a> SplitSearch<'a> {
         let regions = problem.regions.map(|regions| (region(regions.of), regions.more as usize));
         let (strategy, tie, steps) = (problem.strategy, problem.tie, Cell::new(PACKING_STEPS));
         let looks = Cell::new(task_topology::MOST_PAIRS);
-        Self { requests, sites, kept, copies, strategy, limit, regions, levels, far, tie, bounds, steps, looks }
+        let all_levels = problem.levels;
+        Self {
+            requests,
+            sites,
+            kept,
+            copies,
+            strategy,
+            limit,
+            regions,
+            levels,
+            far,
+            all_levels,
+            tie,
+            bounds,
+            steps,
+            looks,
+        }
     }
 
     fn holds_pods(&self, site: usize) -> bool {

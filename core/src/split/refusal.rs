@@ -64,6 +64,8 @@ pub struct Shortage {
 pub struct DomainMiss {
     /// `tier 1 or lower`, `tier rack or lower`.
     pub wanted: String,
+    /// The tiers that there are, where none of them is the wanted one or lower.
+    pub known_tiers: Option<Vec<String>>,
     /// Domains and clusters that are close enough.
     pub candidates: usize,
     /// The one that takes most, where it is smaller than the cluster that [`Shortage::best`] names.
@@ -175,6 +177,7 @@ pub(super) fn explain_refusal(search: &SplitSearch<'_>, want: &[u32]) -> GangRef
     };
     let miss = hard.map(|topology| DomainMiss {
         wanted: describe_tier(topology),
+        known_tiers: search.list_tiers_if_none_is_allowed(),
         candidates: spots.len(),
         best: best.and_then(|(_, spot)| search.planned_domain(spot)).map(|domain| domain.name),
         groups: if bound_to_one { 0 } else { search.levels.iter().map(Vec::len).sum() },
@@ -349,7 +352,10 @@ impl fmt::Display for Shortage {
                 0 => String::new(),
                 groups => format!(" and {} of close clusters", count_noun(groups, "group")),
             };
-            write!(f, "; of {candidates}{groups} of {wanted} none holds it")?;
+            match &domain.known_tiers {
+                Some(tiers) => write!(f, "; no cluster has {wanted}: the tiers are {}", name_some(tiers))?,
+                None => write!(f, "; of {candidates}{groups} of {wanted} none holds it")?,
+            }
         }
         match (&self.best, self.domain.as_ref().and_then(|domain| domain.best.as_ref())) {
             (Some((cluster, pods)), Some(domain)) => write!(f, "; best domain {domain} of {cluster} takes {pods}")?,

@@ -79,7 +79,7 @@ fn a_gang_over_clusters_goes_where_a_link_is_declared() {
         // Too large for any one; no link is declared yet.
         let pods = sizes[&large] + 1;
         let early = s.submit(Kind::Job, gang(&s, "early", &queue, pods, "hard"), &aggregated()).await?;
-        let unknown = format!("domains of tier {} or lower none holds it", s.own("near"));
+        let unknown = format!("no cluster has tier {} or lower", s.own("near"));
         s.until_podgroup(&early, "waits for a link", says(vec![unknown])).await?;
         s.create(Kind::Links, links(&s, &[&large, &other])).await?;
         goes_to(&s, "early", vec![&large, &other]).await?;

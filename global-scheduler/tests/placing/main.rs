@@ -232,7 +232,7 @@ async fn a_gang_waits_for_a_link_between_clusters_and_the_object_says_who_is_nea
     create(&stage.host, "resourcebindings", binding("train", 6)).await;
     let refused = until(&api, "train-job", |object| object["status"]["conditions"][0]["status"] == "False").await;
     let message = refused["status"]["conditions"][0]["message"].as_str().unwrap();
-    assert!(message.contains("of 0 domains of tier campus or lower none holds it"), "{message}");
+    assert!(message.contains("no cluster has tier campus or lower: the tiers are cluster"), "{message}");
     let links = json!({
         "apiVersion": "federation.caldera.dev/v1alpha1", "kind": "FederationTopology", "metadata": {"name": "links"},
         "spec": {

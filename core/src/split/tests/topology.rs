@@ -124,8 +124,21 @@ fn a_tier_may_be_given_by_name_where_a_cluster_has_it() {
     assert_eq!(solved(&workers(4, 4, named("rack")), &world).unwrap(), ["m1 r1-0@1: 4"]);
     let bare = World { names: vec!["m0".into()], capacities: vec![capacity(0, &[(40, 0)])] };
     let refusal = solved(&workers(4, 4, named("rack")), &bare).unwrap_err();
-    assert!(refusal.contains("of 0 domains of tier rack or lower none holds it"), "{refusal}");
+    assert!(refusal.contains("no cluster has tier rack or lower: the tiers are cluster"), "{refusal}");
     assert_eq!(solved(&workers(4, 4, named("cluster")), &bare).unwrap(), ["m0 -: 4"]);
+}
+
+/// It read like a lack of capacity, and somebody would have waited for it.
+#[test]
+fn a_tier_that_no_cluster_has_is_said_with_those_that_there_are() {
+    let world = racked(&[&[&[4], &[4]], &[&[4, 4], &[2]]]);
+    let of_name = solved(&workers(4, 4, named("row")), &world).unwrap_err();
+    assert!(of_name.contains("; no cluster has tier row or lower: the tiers are rack (1)"), "{of_name}");
+    assert!(of_name.contains("cluster") && !of_name.contains("none holds it"), "{of_name}");
+    let of_number = solved(&workers(4, 4, hard(0)), &world).unwrap_err();
+    assert!(of_number.contains("; no cluster has tier 0 or lower: the tiers are rack (1)"), "{of_number}");
+    let full = solved(&workers(40, 40, named("rack")), &world).unwrap_err();
+    assert!(full.contains("none holds it") && !full.contains("no cluster has"), "{full}");
 }
 
 #[test]
