@@ -26,6 +26,12 @@ impl ResourceName {
     /// (`pkg/agent/apis/types.go` of Volcano).
     pub const OVERSOLD: [&'static str; 2] = ["kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"];
 
+    /// Whether nodes sell it of what their services do not use, so that there may be more of it in a minute.
+    #[must_use]
+    pub fn is_oversold(&self) -> bool {
+        Self::OVERSOLD.contains(&self.as_str())
+    }
+
     /// Whether queues are charged by this name: resources, and those of one card model, which no pod asks for by that
     /// name. `requests.*`, `limits.*` and `count/*` are what a ResourceQuota calls things: Volcano's scheduler drops
     /// them (`resource_info.go:87-123`).

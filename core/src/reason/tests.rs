@@ -49,3 +49,27 @@ fn a_sentence_has_the_numbers_and_never_is_told_apart_from_waiting() {
     assert_ne!(quota.token(), never.token());
     assert!(never.needs_user_action() && !quota.needs_user_action());
 }
+
+/// Whoever reads "never" looks for a fault of the job's, and not for the cluster that lacks it.
+#[test]
+fn what_no_member_has_is_said_so_and_what_is_oversold_is_about_now() {
+    let exceeds = |resource: &str, asked: i64, limit: i64| {
+        let (asked, limit) = (Quantity::from_units(asked), Quantity::from_units(limit));
+        let (queue, bound, resource, holds) = ("ml".into(), Bound::Fleet, resource.into(), Quantity::ZERO);
+        Reason::ExceedsLimit { queue, bound, resource, asked, holds, limit }.to_string()
+    };
+    assert_eq!(
+        exceeds("kubernetes.io/batch-cpu", 2_000, 0),
+        "can not start in queue ml now: needs kubernetes.io/batch-cpu 2000, and members sell 0 of it at present"
+    );
+    assert!(exceeds("kubernetes.io/batch-cpu", 2_000, 500).contains("members sell 500 of it at present"));
+    assert_eq!(
+        exceeds("deviceclass/gpu.io", 1, 0),
+        "can not start in queue ml: needs 1 of DeviceClass gpu.io, and no member has such devices"
+    );
+    assert_eq!(
+        exceeds("example.com/fpga", 1, 0),
+        "can not start in queue ml: needs example.com/fpga 1, and no member has any"
+    );
+    assert!(exceeds("deviceclass/gpu.io", 9, 8).starts_with("can never start in queue ml: needs deviceclass/gpu.io 9"));
+}

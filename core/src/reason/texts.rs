@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Bound, Position, QueueProblem, Reason, RequeueCause};
-use crate::{resources::ResourceName, run_limit::RunTime, text::count_noun};
+use crate::{device::DEVICE_CLASS_PREFIX, resources::ResourceName, run_limit::RunTime, text::count_noun};
 
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,6 +111,30 @@ impl fmt::Display for Reason {
                 "it is in no queue (was the webhook away when it was made?): its scheduler places it without asking one",
             ),
             Self::NotReleased { detail } => write!(f, "may start, but could not be released: {detail}"),
+            Self::ExceedsLimit { queue, bound: Bound::Fleet, resource, asked, holds, limit }
+                if holds.is_zero() && resource.is_oversold() =>
+            {
+                // What is sold follows what services use: it is no word for ever.
+                write!(
+                    f,
+                    "can not start in queue {queue} now: needs {resource} {}, and members sell {} of it at present",
+                    asked.plain(),
+                    limit.plain()
+                )
+            }
+            Self::ExceedsLimit { queue, bound: Bound::Fleet, resource, asked, holds, limit }
+                if holds.is_zero() && limit.is_zero() =>
+            {
+                let asked = asked.plain();
+                match resource.as_str().strip_prefix(DEVICE_CLASS_PREFIX) {
+                    Some(class) => write!(
+                        f,
+                        "can not start in queue {queue}: needs {asked} of DeviceClass {class}, and no member has such \
+                         devices"
+                    ),
+                    None => write!(f, "can not start in queue {queue}: needs {resource} {asked}, and no member has any"),
+                }
+            }
             Self::ExceedsLimit { queue, bound, resource, asked, holds, limit } if holds.is_zero() => write!(
                 f,
                 "can never start in queue {queue}: needs {resource} {}, more than {}, {}",

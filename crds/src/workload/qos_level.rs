@@ -62,6 +62,18 @@ pub fn list_void_qos_levels(object: &Value) -> Vec<String> {
     [unknown, misplaced, greedy, stays].into_iter().flatten().collect()
 }
 
+/// The same of what makes jobs: its own annotations, and those of the jobs that it makes, each with where its template
+/// is.
+#[must_use]
+pub fn list_void_qos_levels_of_jobs(maker: &Value, jobs: impl IntoIterator<Item = (String, Value)>) -> Vec<String> {
+    let misplaced = annotation_of(maker, QOS_LEVEL)
+        .map(|_| format!("annotation {QOS_LEVEL} is looked at on pod templates only: it is not looked at here"));
+    let of_jobs = jobs.into_iter().flat_map(|(place, job)| {
+        list_void_qos_levels(&job).into_iter().map(move |sentence| format!("{place}: {sentence}"))
+    });
+    misplaced.into_iter().chain(of_jobs).collect()
+}
+
 /// Of a Pod, which is its own template, it is said where a workload's own annotations are.
 fn level_of(template: &Value) -> Option<&str> {
     annotation_of(template, QOS_LEVEL)
@@ -156,5 +168,13 @@ mod tests {
         let mut stubborn = job(&[Some("BE")]);
         stubborn["spec"]["tasks"][0]["template"]["metadata"]["annotations"][PREEMPTABLE] = "false".into();
         told(&stubborn, "says no");
+    }
+    #[test]
+    fn what_makes_jobs_is_warned_of_itself_and_of_each_job() {
+        let maker = json!({"kind": "HyperJob", "metadata": {"annotations": {QOS_LEVEL: "BE"}}});
+        let jobs = [("a", job(&[Some("BE")])), ("b", job(&[Some("best")]))].map(|(name, job)| (name.to_owned(), job));
+        let sentences = list_void_qos_levels_of_jobs(&maker, jobs);
+        assert!(sentences.len() == 2 && sentences[0].contains("pod templates only"), "{sentences:?}");
+        assert!(sentences[1].starts_with("b: ") && sentences[1].contains("counts as absent"), "{sentences:?}");
     }
 }

@@ -8,7 +8,7 @@
 //! together, and as many of them as start together must be allowed to wait. Else it would never start, with no word but
 //! on its jobs. Each job is asked about again when it is made, and the controller asks before it releases.
 
-use caldera_core::resources::Resources;
+use caldera_core::{data_source::shorten_text, resources::Resources};
 use caldera_crds::{
     hyper_job::{
         build_job, count_needed, list_creation_refusals, list_ignored_fields, list_replicated_jobs,
@@ -16,7 +16,7 @@ use caldera_crds::{
     },
     names::volcano::DEFAULT_QUEUE,
     tenancy::WaitingLimits,
-    workload::read_gang,
+    workload::{qos_level::list_void_qos_levels_of_jobs, read_gang},
 };
 use serde_json::Value;
 
@@ -45,8 +45,19 @@ pub fn validate_hyper_job(request: &ReviewRequest<'_, Value>, cache: &Cache) -> 
     let namespace = request.namespace.as_deref().unwrap_or_default();
     match is_news.then(|| find_limit_of_gang(hyper_job, before, namespace, cache)).flatten() {
         Some(message) => Verdict::Deny(Denial { code: 403, reason: "Forbidden", message }),
-        None => Verdict::Allow { patch: Vec::new(), warnings: list_ignored_fields(hyper_job) },
+        None => {
+            let mut warnings = list_ignored_fields(hyper_job);
+            warnings.extend(is_news.then(|| list_void_levels(hyper_job)).into_iter().flatten());
+            Verdict::Allow { patch: Vec::new(), warnings }
+        }
     }
+}
+
+/// QoS levels that do not do what they seem to: who made it is warned, and not the controller that makes its jobs.
+fn list_void_levels(hyper_job: &Value) -> Vec<String> {
+    let jobs = list_replicated_jobs(hyper_job)
+        .map(|it| (format!("spec.replicatedJobs {}", shorten_text(it.name)), build_job(it.name, it.template())));
+    list_void_qos_levels_of_jobs(hyper_job, jobs)
 }
 
 /// Why its jobs are more than its queue takes of them together; a change is refused only for what it makes more.

@@ -75,6 +75,18 @@ mod tests {
     }
 
     #[test]
+    fn qos_levels_of_batch_jobs_are_warned_of() {
+        let template = json!({"metadata": {"annotations": {"volcano.sh/qos-level": "best"}}, "spec": {}});
+        let job = json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": "b", "namespace": "ns", "labels": {"volcano.sh/queue-name": "q"}},
+            "spec": {"template": template},
+        });
+        let warnings = warn_of_workload(&create(job), &Cache::default());
+        assert!(warnings.iter().any(|text| text.contains("\"best\" counts as absent")), "{warnings:?}");
+    }
+
+    #[test]
     fn what_is_not_queued_not_new_or_made_by_a_controller_is_not_told_of() {
         let cache = Cache::default();
         let none = Vec::<String>::new();
