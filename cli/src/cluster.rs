@@ -3,6 +3,7 @@
 //! Rule: a cordon is Karmada's taint `cluster.karmada.io/unschedulable:NoSchedule` (`karmadactl cordon`,
 //! `pkg/karmadactl/cordon`), so that either may lift the other's. All other taints stay as they are.
 
+mod devices;
 mod drain;
 mod load;
 mod maintenance;
@@ -10,7 +11,7 @@ mod maintenance;
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, process::ExitCode};
 
 use anyhow::Context;
-use caldera_core::quantity::Quantity;
+use caldera_core::{quantity::Quantity, resources::ResourceName};
 use jiff::Timestamp;
 use kube::Client;
 use serde::Serialize;
@@ -49,6 +50,7 @@ pub async fn run_cluster(action: ClusterAction) -> anyhow::Result<ExitCode> {
             let one = all.clusters.iter_mut().find(|one| one.name == name);
             let one = one.with_context(|| format!("there is no cluster {name}; there are {}", names.join(", ")))?;
             load::add_real_use(&client, std::slice::from_mut(one)).await?;
+            one.devices = devices::read_devices(&client, &name, Timestamp::now()).await?;
             output::print_painted(output, one, "STATE", |_| {
                 describe_cluster(one) + &output::format_gaps(&all.missing, true)
             })?;
@@ -172,6 +174,13 @@ fn describe_cluster(one: &Member) -> String {
         .iter()
         .map(|(name, (used, all))| [name.clone(), format_plain_amount(used), format_plain_amount(all)]);
     let _ = write!(text, "\n{}", format_columns(["RESOURCE", "ALLOCATED", "ALLOCATABLE"], amounts));
+    for (name, (used, all)) in &one.amounts {
+        text += &format_oversold(name, used, all).unwrap_or_default();
+    }
+    if !one.devices.is_empty() {
+        let cells = one.devices.iter().map(|(class, (claimed, all))| [class.clone(), claimed.clone(), all.clone()]);
+        let _ = write!(text, "\n{}", format_columns(["DEVICE CLASS", "CLAIMED", "THERE"], cells));
+    }
     if let Some(real) = &one.real_use {
         let _ = writeln!(text, "\nReal use was read {} s ago", real.age_seconds);
     }
@@ -190,6 +199,19 @@ fn describe_cluster(one: &Member) -> String {
         let _ = write!(text, "\n{}", format_columns(["NAMESPACE", "JOB", "QUEUE", "PODS HERE", "CPU HERE"], cells));
     }
     text
+}
+
+/// That a member sells what its services do not use, and how much: thousandths of cores as cores.
+fn format_oversold(name: &str, used: &str, all: &str) -> Option<String> {
+    let resource = ResourceName::from(name);
+    let amount = |text: &str| {
+        let nano = text.parse::<Quantity>().ok()?.as_nano();
+        let (nano, unit) = if resource.counts_bytes() { (nano, "") } else { (nano / 1_000, " cores") };
+        Some((resource.quantity_from_nano(nano).plain().to_string() + unit, nano))
+    };
+    let ((used, _), (all, sold)) = (amount(used)?, amount(all)?);
+    (resource.is_oversold() && sold > 0)
+        .then(|| format!("\nOversubscribed: sells {all} as {name}, {used} is allocated\n"))
 }
 
 async fn cordon_clusters(args: ClusterNamesArgs, cordon: bool) -> anyhow::Result<ExitCode> {
@@ -294,6 +316,20 @@ mod tests {
         ended["status"] = json!({"aggregatedStatus": [
             {"clusterName": "m1", "status": {"state": {"phase": "Completed"}}}]});
         assert_eq!(read_placed(&ended, &ended["spec"]["clusters"][0]), None, "it holds nothing any more");
+    }
+
+    #[test]
+    fn a_member_that_is_oversubscribed_says_how_much_it_sells() {
+        let mut member = cluster(Value::Null);
+        let summary = &mut member["status"]["resourceSummary"];
+        summary["allocatable"]["kubernetes.io/batch-cpu"] = "4000".into();
+        summary["allocated"]["kubernetes.io/batch-cpu"] = "1500".into();
+        summary["allocatable"]["kubernetes.io/batch-memory"] = "8589934592".into();
+        let text = describe_cluster(&read_member(&member));
+        assert!(text.contains("sells 4 cores as kubernetes.io/batch-cpu, 1.5 cores is allocated"), "{text}");
+        assert!(text.contains("sells 8Gi as kubernetes.io/batch-memory, 0 is allocated"), "{text}");
+        member["status"]["resourceSummary"]["allocatable"] = json!({"kubernetes.io/batch-cpu": "0"});
+        assert!(!describe_cluster(&read_member(&member)).contains("Oversubscribed"));
     }
 
     /// A list that was watched off a terminal came anew each second, for the age of what was read.

@@ -44,6 +44,9 @@ pub struct Member {
     /// Its ways to other clusters, as its collector measured them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub links: Option<MeasuredLinks>,
+    /// Devices that are claimed, and all, by DeviceClass, where a collector publishes them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub devices: BTreeMap<String, (String, String)>,
     /// Maintenance windows that are not over.
     pub maintenance: Vec<String>,
     /// Node groups that may grow; or that they can not be read.
@@ -178,6 +181,7 @@ pub fn read_member(cluster: &Value) -> Member {
         taints: taints.collect(),
         real_use: None,
         links: None,
+        devices: BTreeMap::new(),
         maintenance: Vec::new(),
         autoscaled_groups: list_autoscaled_groups(objects::annotation_of(cluster, AUTOSCALED_GROUPS)),
         conditions,
