@@ -7,7 +7,9 @@ mod table;
 
 use std::{collections::BTreeSet, fmt::Write as _, process::ExitCode};
 
-use caldera_controller::explain::{InLine, QueueView, list_queues, list_waiting_jobs};
+use caldera_controller::explain::{InLine, QueueView, list_capacity_reservations, list_queues, list_waiting_jobs};
+use caldera_core::{capacity_reservation::CapacityReservation, time::EpochSeconds};
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -34,6 +36,9 @@ struct QueueList {
     /// Why an admin has nothing released, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<String>,
+    /// Amounts of the fleet that are kept, or will be: sentences of the tree.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reservations: Vec<String>,
     /// What could not be seen.
     missing: Vec<Gap>,
 }
@@ -117,7 +122,7 @@ fn make_list_page(
     }
     sort_by.iter().try_for_each(|by| sort_rows(&mut queues, by))?;
     let paused = live.controller.pause_reason().map(str::to_owned);
-    build_queue_list_page(output, QueueList { queues, paused, missing: live.gaps }, false)
+    build_queue_list_page(output, QueueList { queues, paused, reservations: Vec::new(), missing: live.gaps }, false)
 }
 
 fn make_page(
@@ -130,8 +135,10 @@ fn make_page(
 ) -> anyhow::Result<PrintedPage> {
     let all = list_queues(&live.controller);
     let paused = live.controller.pause_reason().map(str::to_owned);
+    let reservations = describe_reservations(&list_capacity_reservations(&live.controller), live.now);
     let Some(name) = name else {
-        return build_queue_list_page(output, QueueList { queues: all, paused, missing: live.gaps }, true);
+        let answer = QueueList { queues: all, paused, reservations, missing: live.gaps };
+        return build_queue_list_page(output, answer, true);
     };
     let Some(at) = all.iter().position(|queue| queue.name.as_str() == name) else {
         let names: Vec<String> = all.iter().map(|queue| queue.name.to_string()).collect();
@@ -145,7 +152,7 @@ fn make_page(
         let below = all[at + 1..].iter().take_while(|queue| queue.depth > depth).count();
         return build_queue_list_page(
             output,
-            QueueList { queues: all[at..=at + below].to_vec(), paused, missing: live.gaps },
+            QueueList { queues: all[at..=at + below].to_vec(), paused, reservations, missing: live.gaps },
             true,
         );
     }
@@ -163,6 +170,14 @@ fn make_page(
     PrintedPage::new(text, &answer)
 }
 
+/// What is kept of the fleet, or will be: what a queue deserves of it can not be used by others then.
+fn describe_reservations(all: &[CapacityReservation], now: Timestamp) -> Vec<String> {
+    let now = EpochSeconds::from(now);
+    let mut lasting: Vec<&CapacityReservation> = all.iter().filter(|one| one.window.end > now).collect();
+    lasting.sort_by_key(|one| (one.window.start, &one.name));
+    lasting.iter().map(|one| format!("reservation {} keeps {} {}", one.name, one.amounts, one.window)).collect()
+}
+
 /// The queues above the one at a place of a tree in order, from its parent to the root.
 fn list_above(all: &[QueueView], at: usize) -> Vec<QueueView> {
     let parent = |queue: &&QueueView| all.iter().find(|other| Some(&other.name) == queue.parent.as_ref());
@@ -176,7 +191,8 @@ fn build_queue_list_page(output: &ListOutput, answer: QueueList, tree: bool) -> 
         let form = if wide { TableForm::Wide } else { TableForm::Within(Style::of_stdout().width()) };
         let table = format_queues(&answer.queues, tree, form);
         let legend = format_legend(&table);
-        paused.collect::<String>() + &table + "\n" + &legend + &output::format_gaps(&answer.missing, wide)
+        let kept: String = answer.reservations.iter().map(|sentence| format!("\n{sentence}\n")).collect();
+        paused.collect::<String>() + &table + &kept + "\n" + &legend + &output::format_gaps(&answer.missing, wide)
     })?;
     PrintedPage::new(text, &answer)
 }
@@ -208,4 +224,31 @@ fn format_queue(answer: &QueueAnswer, now: i64, wide: bool) -> String {
         let _ = writeln!(text, "{}: {}", job.workload, job.sentence);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use caldera_core::{maintenance::MaintenanceWindow, resources::Resources};
+
+    use super::*;
+
+    #[test]
+    fn a_tree_tells_what_is_kept_and_will_be_and_not_what_is_over() {
+        let kept = |name: &str, start: i64, end: i64| {
+            let (start, end) = (EpochSeconds::new(start), EpochSeconds::new(end));
+            let (notice, reason, queues) = (60, String::new(), vec!["ops".into()]);
+            let amounts: Resources = [("cpu", "60".parse().unwrap())].into_iter().collect();
+            let window = MaintenanceWindow { start, end, notice, reason, node_groups: Vec::new(), queues };
+            CapacityReservation { name: name.to_owned(), amounts, window }
+        };
+        let now = Timestamp::from_second(1_000).unwrap();
+        let sentences =
+            describe_reservations(&[kept("later", 2_000, 3_000), kept("open", 500, 1_500), kept("over", 1, 2)], now);
+        assert_eq!(sentences.len(), 2);
+        assert_eq!(
+            sentences[0],
+            "reservation open keeps cpu 60 from 1970-01-01T00:08:20Z to 1970-01-01T00:25:00Z for all but jobs of queue ops"
+        );
+        assert!(sentences[1].starts_with("reservation later keeps cpu 60"), "{sentences:?}");
+    }
 }

@@ -189,7 +189,7 @@ pub async fn run(config: Config, client: Client, shutdown: CancellationToken) ->
             Some(event) = member_inputs.recv() => Some(LoopEvent::Observed(Input::Member(event.cluster, event.update))),
             Some(map) = chosen.recv() => {
                 let before = settings.clone();
-                controller.actions.observe_settings(&map, config.clock.now());
+                controller.actions.observe_settings(&map, &config.namespace, config.clock.now());
                 if let Some(event) = change_settings(&mut controller, &flags, &mut settings, &map) {
                     writer.queue_write(event.tag(), event.to_write(config.clock.now()));
                 }

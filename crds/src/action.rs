@@ -1,5 +1,6 @@
-//! What somebody last did to a workload, a queue, a member, or by a Command or the settings, and who that was: two
-//! annotations that the webhook writes when somebody acts, and that the controller keeps a record of.
+//! What somebody last did to a workload, a queue, a member, a reservation of an amount, or by a Command or the
+//! settings, and who that was: two annotations that the webhook writes when somebody acts, and that the controller
+//! keeps a record of.
 //!
 //! Rule: who acts is whom the API server knows (`userInfo`). Only he can write his name there, with or without the
 //! webhook: [`build_action_policy`]. What the webhook is asked about may do without it, so a job whose stamps are the
@@ -89,6 +90,10 @@ pub fn describe_action(old: Option<&Value>, new: &Value) -> Option<String> {
         ("Cluster", Some(old)) => describe_cluster_change(old, new),
         ("Queue", None) => vec!["created".to_owned()],
         ("Queue", Some(old)) => describe_queue_change(old, new),
+        ("CapacityReservation", _) => {
+            let created = old.is_none().then(|| "created".to_owned());
+            created.into_iter().chain(list_changed_members("", old.map(|old| &old["spec"]), &new["spec"])).collect()
+        }
         (_, Some(old)) => match WorkloadKind::of_object(new) {
             Some(kind) => describe_workload_change(kind, old, new),
             None => Vec::new(),
@@ -224,6 +229,7 @@ pub fn build_action_policy() -> [Value; 2] {
         rule("scheduling.volcano.sh", "v1beta1", "queues"),
         rule("bus.volcano.sh", "v1alpha1", "commands"),
         rule("cluster.karmada.io", "v1alpha1", "clusters"),
+        rule("federation.caldera.dev", "v1alpha1", "capacityreservations"),
         rule("", "v1", "configmaps"),
     ]);
     let annotations =
@@ -291,6 +297,16 @@ mod tests {
         labelled["metadata"]["labels"] = json!({"a": "b"});
         assert_eq!(describe_action(Some(&plain), &labelled), None);
         assert_eq!(describe_action(None, &plain), None, "who submitted it is told elsewhere");
+    }
+
+    #[test]
+    fn what_is_kept_and_how_that_is_changed_is_told_in_words() {
+        let kept =
+            |cpu: &str| json!({"kind": "CapacityReservation", "spec": {"amounts": {"cpu": cpu}, "queues": ["ops"]}});
+        let created = describe_action(None, &kept("60")).unwrap();
+        assert_eq!(created, r#"created; set amounts to {"cpu":"60"}; set queues to ["ops"]"#);
+        assert_eq!(done(&kept("60"), &kept("20")), r#"set amounts to {"cpu":"20"}"#);
+        assert_eq!(describe_action(Some(&kept("60")), &kept("60")), None);
     }
 
     #[test]

@@ -131,8 +131,10 @@ pub fn parse_seconds(text: &str) -> Result<i64, String> {
         "d" => 86_400,
         _ => return Err(format!("{text:?} is no time as 30s, 5m, 2h or 1d")),
     };
-    let seconds = number.parse::<i64>().ok().and_then(|number| number.checked_mul(unit)).filter(|it| *it > 0);
-    seconds.ok_or_else(|| format!("{text:?} is no time as 30s, 5m, 2h or 1d"))
+    match number.parse::<i64>().ok().and_then(|number| number.checked_mul(unit)) {
+        Some(0) => Err(format!("{text:?} is too short: it is a second at least")),
+        seconds => seconds.ok_or_else(|| format!("{text:?} is no time as 30s, 5m, 2h or 1d")),
+    }
 }
 
 /// Reads labels of nodes, from the widest domain to the narrowest.

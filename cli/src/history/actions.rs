@@ -1,5 +1,5 @@
 //! `caldera history --actions`: who held, released, moved, resized, suspended and evicted jobs, paused the fleet,
-//! opened and closed queues, cordoned members, and changed queues and settings.
+//! opened and closed queues, cordoned members, kept amounts of the fleet, and changed queues and settings.
 //!
 //! Rule: as the webhook stamped it and the controller recorded it, in the order in which it was done. The controller
 //! writes what it recorded within 15 seconds.

@@ -32,7 +32,10 @@ pub use self::{
     clusters::ClusterView,
     explanation::{Asks, Basis, Eta, Explanation, Placed, PodGroupReason, Pods, Reserved, RunLimitView, Verdict},
     job_move::{MoveAnswer, explain_move, explain_refusals},
-    queues::{Amounts, Counts, InLine, PathQueue, QueueView, RunningLimit, UsedLately, list_queues, list_waiting_jobs},
+    queues::{
+        Amounts, Counts, InLine, PathQueue, QueueView, RunningLimit, UsedLately, list_capacity_reservations,
+        list_queues, list_waiting_jobs,
+    },
     tenant_turn::TenantTurn,
 };
 use crate::{

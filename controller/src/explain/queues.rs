@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use caldera_core::{
+    capacity_reservation::CapacityReservation,
     gang::{QueueName, WorkloadRef},
     quantity::Quantity,
     queue::{Dequeue, JobId, TenantOrder, ledger::AdmissionStage},
@@ -376,6 +377,12 @@ pub(super) fn list_path(controller: &Controller, queue: &QueueName, asked: Optio
         }
     };
     controller.objects.queue_path(queue).into_iter().rev().map(step).collect()
+}
+
+/// Amounts of the fleet that are kept for a time, also those that are over.
+#[must_use]
+pub fn list_capacity_reservations(controller: &Controller) -> Vec<CapacityReservation> {
+    controller.objects.capacity_reservations.list_kept()
 }
 
 /// The first jobs of a queue's line, as many that can never start, then those that are not in line for another reason;

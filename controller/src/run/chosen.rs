@@ -60,7 +60,7 @@ pub(super) async fn begin_with_settings(
     });
     let seen = found.as_ref().and_then(|map| map.metadata.resource_version.clone());
     let found = found.map(|map| json!(map));
-    found.iter().for_each(|map| controller.actions.observe_settings(map, Timestamp::now()));
+    found.iter().for_each(|map| controller.actions.observe_settings(map, namespace, Timestamp::now()));
     let event = found.and_then(|map| change_settings(controller, flags, &mut settings, &map));
     BegunSettings { settings, seen, event }
 }

@@ -1,6 +1,6 @@
 //! The audit trail: what the stamps of objects say, and what was evicted, each once.
 
-use caldera_crds::{action::Action, names::caldera::HOLD};
+use caldera_crds::{action::Action, capacity_reservation::CapacityReservation, names::caldera::HOLD};
 use caldera_runtime::{
     watch::Event,
     write::{Body, Write},
@@ -116,9 +116,35 @@ fn a_stamp_of_the_future_counts_for_nothing() {
     assert!(world.controller.actions.take_writes("ns").is_empty());
     let settings =
         |at| json!({"metadata": {"name": "caldera-settings", "annotations": stamps("root", "set order", at)}});
-    world.controller.actions.observe_settings(&settings(far), world.now);
-    world.controller.actions.observe_settings(&settings(world.now), world.now);
+    world.controller.actions.observe_settings(&settings(far), "ns", world.now);
+    world.controller.actions.observe_settings(&settings(world.now), "ns", world.now);
     assert_eq!(save(&mut world), [reported("root", "set order", "caldera-settings")]);
+}
+
+#[test]
+fn settings_and_reservations_that_are_deleted_are_recorded_by_nobody_known() {
+    let mut world = World::new(8);
+    begin(&mut world);
+    let object = json!({
+        "apiVersion": "federation.caldera.dev/v1alpha1", "kind": "CapacityReservation",
+        "metadata": {"name": "launch", "annotations": stamps("root", "created", world.now)},
+        "spec": {"amounts": {"cpu": "2"}, "start": "2026-11-26T08:00:00Z", "end": "2026-11-26T12:00:00Z"},
+    });
+    let reservation: CapacityReservation = serde_json::from_value(object).unwrap();
+    let later = world.now.saturating_add(SignedDuration::from_secs(5)).unwrap();
+    for (event, at) in [(Event::Applied(reservation.clone()), world.now), (Event::Deleted(reservation), later)] {
+        world.controller.observe(Input::CapacityReservations(event), at);
+    }
+    world.controller.actions.observe_settings(&Value::Null, "ns", later);
+    let all = save(&mut world);
+    assert_eq!(
+        all,
+        [
+            reported("root", "created", "launch"),
+            reported("?", "deleted", "launch"),
+            reported("?", "deleted", "caldera-settings")
+        ]
+    );
 }
 
 #[test]

@@ -59,6 +59,7 @@ const BATCH_CRON_JOBS: ResourceOf = ("batch", "v1", "cronjobs");
 const QUEUES: ResourceOf = ("scheduling.volcano.sh", "v1beta1", "queues");
 const COMMANDS: ResourceOf = ("bus.volcano.sh", "v1alpha1", "commands");
 const CLUSTERS: ResourceOf = ("cluster.karmada.io", "v1alpha1", "clusters");
+const CAPACITY_RESERVATIONS: ResourceOf = ("federation.caldera.dev", "v1alpha1", "capacityreservations");
 const CONFIG_MAPS: ResourceOf = ("", "v1", "configmaps");
 
 /// Name and CEL expression of a match condition.
@@ -222,6 +223,7 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
             hook("queues.defaults.caldera.dev", "/mutate-queue", QUEUES, &[]),
             action_hook("commands", COMMANDS, None),
             action_hook("clusters", CLUSTERS, Some(("changed", NEW_CLUSTER))),
+            action_hook("reservations", CAPACITY_RESERVATIONS, None),
             action_hook("settings", CONFIG_MAPS, Some(("settings", &is_settings))),
             services,
             of_namespaces,
@@ -276,7 +278,7 @@ mod tests {
         let all = build_configurations(&Endpoint::Url("https://h:1".into()), "");
         let hooks = all[0]["webhooks"].as_array().unwrap().iter();
         let stamping: Vec<&Value> = hooks.filter(|hook| hook["name"].as_str().unwrap().contains("actions.")).collect();
-        assert_eq!(stamping.len(), 5);
+        assert_eq!(stamping.len(), 6);
         for hook in stamping {
             assert_eq!((&hook["failurePolicy"], &hook["sideEffects"]), (&json!("Ignore"), &json!("None")), "{hook}");
             let rules = hook["rules"].as_array().unwrap();

@@ -3,11 +3,13 @@
 //! Rule: an action is what the webhook stamped on an object ([`caldera_crds::action`]), and an eviction that was
 //! written. It is recorded when the object is told with another stamp than is recorded, also after the controller was
 //! away. A stamp of the future counts for nothing: its user may have written it himself while the webhook was away.
+//! What is deleted can have no stamp: of a reservation and of the settings it is recorded when it is seen, and not by
+//! whom, which only the API server's own audit log knows.
 
 use std::collections::VecDeque;
 
 use caldera_core::queue::preemption::EvictionRecord;
-use caldera_crds::action::Action;
+use caldera_crds::action::{Action, SETTINGS};
 use caldera_runtime::{watch::Event, write::Write};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -18,6 +20,8 @@ use crate::{
     observe::{Binding, CommandTarget, Input},
 };
 
+/// Who did what nobody is known for.
+const NOT_KNOWN: &str = "?";
 /// How far two machines' clocks may be apart.
 const MOST_AHEAD: SignedDuration = SignedDuration::from_secs(15);
 /// Actions that are kept for a history that is not read yet.
@@ -68,12 +72,30 @@ impl RecordedActions {
                     CommandTarget::Job(job) => RecordedAction::new(acted, "Job", &job.namespace, &job.name),
                 })
             }),
+            Input::CapacityReservations(event) => {
+                self.observe_each(event, now, |it| {
+                    let (name, annotations) = (it.metadata.name.as_deref()?, it.metadata.annotations.as_ref()?);
+                    let acted = Action::read(|name| annotations.get(name).map(String::as_str))?;
+                    Some(RecordedAction::new(&acted, "CapacityReservation", "", name))
+                });
+                if let Event::Deleted(it) = event {
+                    self.record_deletion(
+                        "CapacityReservation",
+                        "",
+                        it.metadata.name.as_deref().unwrap_or_default(),
+                        now,
+                    );
+                }
+            }
             _ => {}
         }
     }
 
-    /// Takes in what the stamps of the ConfigMap say by which an admin changes settings.
-    pub(crate) fn observe_settings(&mut self, map: &Value, now: Timestamp) {
+    /// Takes in what the stamps of the ConfigMap say by which an admin changes settings; null where it was deleted.
+    pub(crate) fn observe_settings(&mut self, map: &Value, namespace: &str, now: Timestamp) {
+        if map.is_null() {
+            return self.record_deletion("ConfigMap", namespace, SETTINGS, now);
+        }
         let text = |pointer: &str| map.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let action = Action::of_object(map).map(|action| {
             RecordedAction::new(&action, "ConfigMap", text("/metadata/namespace"), text("/metadata/name"))
@@ -102,6 +124,12 @@ impl RecordedActions {
         );
     }
 
+    fn record_deletion(&mut self, kind: &str, namespace: &str, name: &str, now: Timestamp) {
+        let (by, did) = (NOT_KNOWN.to_owned(), "deleted".to_owned());
+        let (kind, namespace, name) = (kind.to_owned(), namespace.to_owned(), name.to_owned());
+        self.record(RecordedAction { at: now, by, did, kind, namespace, name }, now);
+    }
+
     fn observe_each<T>(&mut self, event: &Event<T>, now: Timestamp, read: impl Fn(&T) -> Option<RecordedAction>) {
         let reported = match event {
             Event::Reset(all) => all.as_slice(),
@@ -126,7 +154,7 @@ impl RecordedActions {
     }
 
     fn add(&mut self, action: RecordedAction) {
-        let is_admins = ["Queue", "Cluster", "ConfigMap"].contains(&action.kind.as_str());
+        let is_admins = ["Queue", "Cluster", "ConfigMap", "CapacityReservation"].contains(&action.kind.as_str());
         let history = &mut self.histories[usize::from(!is_admins)];
         if history.find_newest_forgotten().is_none_or(|until| action.at > until) {
             history.add(&action);
