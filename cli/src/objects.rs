@@ -118,6 +118,18 @@ pub async fn ensure_queue(client: &Client, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Fails if there is no such namespace. Where namespaces can not be seen it says nothing.
+///
+/// # Errors
+/// If there is no such namespace, or the server does not answer.
+pub async fn ensure_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
+    let resource = api_resource("", "v1", "Namespace", "namespaces");
+    if let Ok(None) = get_object(client, &resource, None, name).await? {
+        anyhow::bail!("there is no namespace {name}{}", describe_others(client, &resource, None, name).await);
+    }
+    Ok(())
+}
+
 /// A queue that must be there.
 ///
 /// # Errors
@@ -242,7 +254,7 @@ pub fn key_of(object: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use axum::{Router, routing::get};
+    use axum::{Json, Router, http::StatusCode, routing::get};
 
     use super::*;
 
@@ -254,6 +266,32 @@ mod tests {
         assert_eq!(others(&["a"]), "; there is a");
         let many = ["a", "b", "c", "d", "low-priority", "lowest"];
         assert_eq!(others(&many), "; there are low-priority, lowest, a, b and 2 more");
+    }
+
+    /// Found by a reader: a list of a mistyped namespace was an empty one, and ended well.
+    #[tokio::test]
+    async fn a_namespace_that_there_is_not_is_a_fault_and_one_that_can_not_be_seen_is_none() {
+        let path = "/api/v1/namespaces";
+        let status = |code: u16| {
+            let reason = if code == 404 { "NotFound" } else { "Forbidden" };
+            let body = serde_json::json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "", "reason": reason, "code": code,
+            });
+            (StatusCode::from_u16(code).unwrap(), Json(body))
+        };
+        let list = || async {
+            let items = [serde_json::json!({"metadata": {"name": "research"}})];
+            Json(serde_json::json!({"kind": "List", "metadata": {}, "items": items}))
+        };
+        let of = |code: u16| {
+            let api = Router::new()
+                .route(path, get(list))
+                .route("/api/v1/namespaces/{name}", get(async move || status(code)));
+            Client::new(api, "default")
+        };
+        let refused = ensure_namespace(&of(404), "reserch").await.unwrap_err().to_string();
+        assert_eq!(refused, "there is no namespace reserch; there is research");
+        ensure_namespace(&of(403), "reserch").await.unwrap();
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::Context;
+use caldera_core::text::count_noun;
 use caldera_runtime::{client::WriteCounts, shutdown};
 use caldera_sandbox::{fleet, karmada, member};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,7 @@ use crate::{
 pub async fn run_sandbox(args: SandboxArgs) -> anyhow::Result<ExitCode> {
     let _claim = claim_dir(&args.dir)?;
     let stop = shutdown::cancel_on_signal();
+    eprintln!("{}", describe_start(&args));
     let config = fleet::Config { host: args.listen, ..fleet::Config::with_members(args.members.into()) };
     // Caldera's components save what they account as they end: the host serves until they have.
     let fleet_stop = CancellationToken::new();
@@ -50,10 +52,18 @@ pub async fn run_sandbox(args: SandboxArgs) -> anyhow::Result<ExitCode> {
     }
     output::write_stdout(&(text + "ready\n"));
     stop.cancelled().await;
+    eprintln!("stopping: nothing of this host and its members is kept");
     if let Some(stack) = stack {
         stack.wait_until_stopped().await;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What takes the seconds before anything else is printed, and how to end it.
+fn describe_start(args: &SandboxArgs) -> String {
+    let members = count_noun(args.members, "member");
+    let caldera = if args.bare { "" } else { ", and Caldera's components" };
+    format!("starting a host, {members}{caldera} in this process; Ctrl-C stops all of it")
 }
 
 /// A second sandbox in a directory would write its kubeconfigs over those of the first. The lock goes with the process,
@@ -97,7 +107,23 @@ pub async fn run_karmada_sim(args: KarmadaSimArgs) -> anyhow::Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::args::{Args, Command};
+
+    #[test]
+    fn what_starts_is_said_before_it_takes_its_seconds() {
+        let words = |line: &str| {
+            let Command::Sandbox(args) = Args::try_parse_from(line.split(' ')).unwrap().command else {
+                panic!("another command")
+            };
+            describe_start(&args)
+        };
+        let all = words("caldera sandbox --dir d --members 1");
+        assert_eq!(all, "starting a host, 1 member, and Caldera's components in this process; Ctrl-C stops all of it");
+        assert!(!words("caldera sandbox --dir d --bare").contains("components"));
+    }
 
     #[test]
     fn a_second_sandbox_in_a_directory_is_refused_until_the_first_has_ended() {

@@ -108,6 +108,9 @@ async fn read_page(
     let jobs = Jobs { jobs: rows, cron_jobs, missing };
     if jobs.jobs.is_empty() && jobs.cron_jobs.is_empty() && matches!(args.output, ListOutput::Table | ListOutput::Wide)
     {
+        if let Some(namespace) = namespace {
+            objects::ensure_namespace(client, namespace).await?;
+        }
         let place = if args.all_namespaces { "any namespace".to_owned() } else { format!("namespace {own}") };
         let gaps = output::format_gaps(&jobs.missing, args.output == ListOutput::Wide);
         eprint!("{}", output::escape_controls(&format!("no such jobs in {place}\n{gaps}")));
