@@ -21,6 +21,7 @@ use caldera_runtime::{
     client::WriteCounts,
     clock::SystemClock,
     members::collector,
+    metric::SharedRegistry,
     probe::{Peer, ProbeConfig, ProbePace, ProbeServer, run_probe_server, run_prober},
 };
 use caldera_sandbox::fleet::{self, Endpoint, Fleet};
@@ -41,11 +42,15 @@ async fn three_members(host: Arc<OnceLock<Fleet>>) -> anyhow::Result<World> {
 /// The collector of a member that asks another one's; and what ends its answers.
 fn collect(host: &Endpoint, member: &str, listener: TcpListener, peer: Peer) -> anyhow::Result<CancellationToken> {
     let stop = CancellationToken::new();
-    tokio::spawn(run_probe_server(ProbeServer { listener, tls: None, bytes_a_day: 1 << 40 }, stop.clone()));
+    let (cluster, registry) = (member.to_owned(), SharedRegistry::default());
+    let server =
+        ProbeServer { cluster: cluster.clone(), listener, tls: None, bytes_a_day: 1 << 40, registry: registry.clone() };
+    tokio::spawn(run_probe_server(server, stop.clone()));
     let (links, measured) = watch::channel(None);
     let pace =
         ProbePace { latency: Duration::from_millis(500), bandwidth: Duration::from_secs(60), bytes_a_day: 1 << 40 };
-    let prober = ProbeConfig { peers: vec![peer], pace, tls: Box::new(|| Ok(None)), clock: Arc::new(SystemClock) };
+    let (peers, clock) = (vec![peer], Arc::new(SystemClock));
+    let prober = ProbeConfig { cluster, peers, pace, tls: Box::new(|| Ok(None)), clock, registry };
     tokio::spawn(run_prober(prober, links, CancellationToken::new()));
     // Not so short that its collector is late on a busy machine.
     let pace = collector::Pace { heartbeat: Duration::from_secs(10), ..collector::Pace::default() };

@@ -47,7 +47,8 @@ fn world(annotations: &Value) -> World {
     world.bind(&gang, 40, true);
     assert_eq!(world.settle(), ["a-job"]);
     let clusters = json!([{"name": "m1", "replicas": 20}, {"name": "m2", "replicas": 20}]);
-    world.patch("ResourceBinding", "a-job", &json!({"spec": {"clusters": clusters}}));
+    let placed = json!({"spec": {"clusters": clusters}, "status": {"lastScheduledTime": world.now.to_string()}});
+    world.patch("ResourceBinding", "a-job", &placed);
     world.phase("a", "Running");
     world.settle();
     world

@@ -40,6 +40,7 @@ fn describe_distant(
     let placed = describe_placed_job(objects, jobs, capacity, binding, state, now)?;
     let clusters: Vec<ClusterName> = placed.asks.keys().map(|name| name.as_str().into()).collect();
     let broken = capacity.fleet().links().find_broken_link(topology, &clusters)?;
-    let ends = placed.job.started.and_then(|began| estimate_end(binding, workload, began));
+    let began = workload.progress.started.or(placed.job.started);
+    let ends = began.and_then(|began| estimate_end(binding, workload, began));
     Some(DistantGang { placed, broken, ends })
 }
