@@ -3,9 +3,9 @@
 //! Rule: ours, at the pace of [`crate::load_aware`]. Volcano looks at `networkTopology` when pods are bound and never
 //! again. A gang that names a `hard` tier is placed in clusters that are close enough; where a link between them is
 //! known to be worse than that ([`BrokenLink`]) in `samples` rounds in a row, what it does until its end goes at the
-//! speed of that link. So it leaves if what is left of its run is longer than what it has run, which is lost, and if all
-//! of it fits now where its tier is kept. Who does not say how long it runs stays. Who gains most goes first, `moves` at
-//! most in a round; a job that was moved is left alone for `cooldown`.
+//! speed of that link. So it leaves if what is left of its run is longer than what it has run, which is lost, and if
+//! all of it fits now where its tier is kept. Who does not say how long it runs stays. Who gains most goes first,
+//! `moves` at most in a round; a job that was moved is left alone for `cooldown`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

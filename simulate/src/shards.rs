@@ -1,10 +1,10 @@
 //! Several engines on one fleet, second by second: shards with leased slices of clusters, an allocator, and both lost
 //! for a while.
 //!
-//! Rule: [`caldera_core::queue::shard`]. Each shard is Caldera's own engine over the nodes that it holds, made anew from
-//! what there is when it comes back. The allocator reads in one second and writes in the next, so that shards come in
-//! between. After each second what the rules promise is checked, and what stands idle while somebody waits is counted:
-//! that is what shards cost.
+//! Rule: [`caldera_core::queue::shard`]. Each shard is Caldera's own engine over the nodes that it holds, made anew
+//! from what there is when it comes back. The allocator reads in one second and writes in the next, so that shards come
+//! in between. After each second what the rules promise is checked, and what stands idle while somebody waits is
+//! counted: that is what shards cost.
 
 mod allocator;
 mod engine;

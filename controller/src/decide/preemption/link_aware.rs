@@ -6,7 +6,7 @@
 use caldera_core::{gang::ClusterName, link_aware::DistantGang};
 use jiff::Timestamp;
 
-use super::{attempt::list_bindings, load_aware::describe_placed_job};
+use super::{attempt::list_bindings, placed_job::describe_placed_job};
 use crate::{
     decide::{
         admission::assess::estimate_end,

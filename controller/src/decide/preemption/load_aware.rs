@@ -1,12 +1,12 @@
 //! Which jobs leave clusters whose nodes are really hot, or that are too far apart, and when that is decided.
 //!
 //! Rule: who leaves is decided by `caldera_core::load_aware` and `caldera_core::link_aware`, once an interval, where an
-//! admin chose it. This fills in what they look at. Only what has a gang, runs to its end and starts alone is moved: a service would be away for a
-//! moment, and a job that starts together with others would leave without them. A job that leaves is taken off its
-//! clusters in one patch, as one whose copy was refused: it keeps its age, waits in line until its old copies are gone,
-//! and avoids each cluster that is not cold. Clusters that are reserved for a job that waits receive nothing. Nobody
-//! leaves while an admin has paused releases, for nobody would start again; nor does who would be refused as one that
-//! waits, or whose queue has been charged too much meanwhile.
+//! admin chose it. This fills in what they look at. Only what has a gang, runs to its end and starts alone is moved: a
+//! service would be away for a moment, and a job that starts together with others would leave without them. A job that
+//! leaves is taken off its clusters in one patch, as one whose copy was refused: it keeps its age, waits in line until
+//! its old copies are gone, and avoids each cluster that is not cold. Clusters that are reserved for a job that waits
+//! receive nothing. Nobody leaves while an admin has paused releases, for nobody would start again; nor does who would
+//! be refused as one that waits, or whose queue has been charged too much meanwhile.
 //!
 //! When a job was moved, and what it avoids since, is in its eviction records (`caldera.dev/eviction`), also those that
 //! were written later for other reasons, so a restart forgets neither. Readings are kept in memory: after a restart a
@@ -25,24 +25,20 @@ use caldera_core::{
     inventory::MemberLoad,
     link_aware::{DistantGang, LinkHistory, plan_link_moves},
     load_aware::{JobMove, LoadHistory, LoadInput, LoadPolicy, PlacedJob, plan_moves},
-    place::{self, spread_constraints::is_duplicated},
-    queue::{JobId, ledger::AdmissionStage, preemption::PreemptionPolicy},
+    place,
+    queue::{JobId, preemption::PreemptionPolicy},
     resources::Resources,
     time::EpochSeconds,
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::{
-    attempt::{describe_charged_job, list_bindings},
-    link_aware::list_distant_gangs,
-};
+use super::{attempt::list_bindings, link_aware::list_distant_gangs, placed_job::describe_placed_job};
 use crate::{
     decide::{
         admission::assess::{assess_as_waiting, predict_run},
         bindings::{
             eviction::{RESCHEDULED, find_last_move, requeue_without_backoff},
-            job_gangs::GangKey,
-            jobs::{JobPhase, JobState, Jobs},
+            jobs::{JobPhase, Jobs},
         },
         deadlines::add_wait,
         fleet::{
@@ -170,38 +166,6 @@ impl LoadAware {
         let find_place = |before: &[&JobId], id: &JobId, open: &BTreeSet<String>| places.find_place(before, id, open);
         plan_link_moves(rules, &self.links, distant, &open, now, find_place)
     }
-}
-
-/// A job that might leave, with what its pods ask for in each cluster.
-pub(super) fn describe_placed_job(
-    objects: &Objects,
-    jobs: &Jobs,
-    capacity: &FleetCapacity,
-    binding: &Binding,
-    state: &JobState,
-    now: Timestamp,
-) -> Option<PlacedJob> {
-    let workload = objects.workload_of(binding).filter(|workload| workload.kind.runs_to_its_end())?;
-    let division = binding.placement.as_deref()?.placement.division.as_ref();
-    if state.stage() != Some(AdmissionStage::Placed)
-        || GangKey::of_workload(workload).is_some()
-        || is_duplicated(division)
-        || binding.undispatched
-    {
-        return None;
-    }
-    let gang = objects.gang_to_place(binding, workload)?;
-    let mut asks: BTreeMap<String, Resources> = BTreeMap::new();
-    for (task, pods) in gang.tasks.iter().zip(binding.count_pods_by_cluster(&gang)) {
-        for (cluster, pods) in pods.into_iter().filter(|(_, pods)| *pods > 0) {
-            asks.entry(cluster.to_string()).or_default().add(&task.charge().times(pods.into()));
-        }
-    }
-    let job = describe_charged_job(objects, jobs, capacity, binding, state, now)?;
-    let moved = binding.eviction.as_deref().and_then(find_last_move);
-    let moved_at = moved.as_ref().map(|moved| moved.at);
-    let avoid = moved.map(|moved| moved.avoid.into_iter().collect()).unwrap_or_default();
-    Some(PlacedJob { job, asks, moved_at, avoid })
 }
 
 /// What all pods in each cluster ask for, those that are assumed there among them.

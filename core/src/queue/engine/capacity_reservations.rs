@@ -21,7 +21,7 @@ use crate::{
     maintenance::ExpectedRun,
     queue::{
         engine::{Engine, QueueingState},
-        pending::{line::KeptCause, shape_table::ShapeId},
+        pending::{inadmissible::KeptCause, shape_table::ShapeId},
         quota::{
             admission::{Ask, find_ceiling},
             amount::Amount,

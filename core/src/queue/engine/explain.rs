@@ -8,8 +8,8 @@ use crate::{
             refusals::{CapacityLack, CapacityRefusal},
         },
         pending::{
+            inadmissible::Inadmissible,
             job_order::{JobId, JobKey},
-            line::Inadmissible,
         },
         quota::{
             admission::Ask,

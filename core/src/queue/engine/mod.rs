@@ -51,8 +51,8 @@ use crate::{
     queue::{
         capacity::{ClusterCapacity, Fit, FitFunction},
         pending::{
+            inadmissible::Inadmissible,
             job_order::{JobId, JobKey},
-            line::Inadmissible,
             order_rules::OrderRules,
             pending_queues::PendingQueues,
             queue_order::QueueOrder,

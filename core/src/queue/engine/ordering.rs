@@ -6,8 +6,8 @@ use crate::{
     queue::{
         engine::{Engine, JobRank},
         pending::{
+            inadmissible::Inadmissible,
             job_order::{JobId, JobKey, OrderPolicy},
-            line::Inadmissible,
             queue_order::{Head, Touch},
             shape_table::ShapeId,
         },

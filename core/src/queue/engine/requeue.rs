@@ -9,7 +9,7 @@
 
 use crate::queue::{
     engine::Engine,
-    pending::{line::Inadmissible, pending_queues::Eligible, queue_order::Head},
+    pending::{inadmissible::Inadmissible, pending_queues::Eligible, queue_order::Head},
     quota::slot::QueueIndex,
 };
 

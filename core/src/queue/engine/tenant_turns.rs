@@ -107,8 +107,8 @@ impl Engine {
         earlier.into_iter().for_each(|shape| self.requeue_shape(node, shape));
     }
 
-    /// The jobs that a shortage blocks for long enough, in the order in which they get a reservation. Only where tenants
-    /// take turns all of them are looked at.
+    /// The jobs that a shortage blocks for long enough, in the order in which they get a reservation. Only where
+    /// tenants take turns all of them are looked at.
     pub(crate) fn list_due_in_turn(&self, id: ReservationId) -> impl Iterator<Item = (ReservationRank, ShapeId)> {
         let due = self.list_due_blocked(id);
         let (sorted, due) = match self.find_tenant_order(id.queue) {

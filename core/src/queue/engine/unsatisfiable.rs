@@ -8,7 +8,7 @@
 use crate::queue::{
     capacity::ClusterCapacity,
     engine::{Engine, QueueingState, refusals::CapacityLack},
-    pending::{job_order::JobId, line::Inadmissible, shape_table::ShapeId},
+    pending::{inadmissible::Inadmissible, job_order::JobId, shape_table::ShapeId},
     quota::{admission::list_beyond_reach, slot::QueueIndex},
 };
 

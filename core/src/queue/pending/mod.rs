@@ -5,6 +5,7 @@
 //! free.
 
 mod first_jobs;
+pub(crate) mod inadmissible;
 pub(crate) mod job_order;
 pub(crate) mod line;
 pub(crate) mod order_rules;

@@ -10,10 +10,7 @@ use std::{
 
 use crate::queue::{
     pending::{
-        job_order::JobKey,
-        line::{Inadmissible, PendingLine},
-        queue_order::Head,
-        shape_table::ShapeId,
+        inadmissible::Inadmissible, job_order::JobKey, line::PendingLine, queue_order::Head, shape_table::ShapeId,
         short_of_quota::ShortOfQuota,
     },
     quota::{amount::Amount, amounts::Dim, queue_table::QueueTable, slot::QueueIndex},

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BTreeSet};
 
 use crate::{
     queue::{
-        pending::{job_order::JobKey, line::Inadmissible},
+        pending::{inadmissible::Inadmissible, job_order::JobKey},
         quota::amounts::Dim,
     },
     time::{EpochSeconds, SubmitTime},

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::queue::{
-    pending::{line::Inadmissible, shape_table::ShapeId},
+    pending::{inadmissible::Inadmissible, shape_table::ShapeId},
     quota::{admission, amount::Amount, amounts::Dim, queue_table::QueueTable, slot::QueueIndex},
 };
 

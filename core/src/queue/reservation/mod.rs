@@ -44,8 +44,8 @@ use crate::{
     queue::{
         capacity::ReservedClusters,
         pending::{
+            inadmissible::{Inadmissible, KeptCause},
             job_order::JobId,
-            line::{Inadmissible, KeptCause},
             shape_table::ShapeId,
         },
         quota::{

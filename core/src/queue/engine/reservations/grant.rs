@@ -13,7 +13,7 @@ use crate::{
             Engine, MOST_RESERVATION_ROUNDS,
             reservations::{MOST_CONSIDERED_JOBS, Reservation, ReservationCause, ReservationId, ReservationRank},
         },
-        pending::{job_order::JobId, line::Inadmissible, shape_table::ShapeId},
+        pending::{inadmissible::Inadmissible, job_order::JobId, shape_table::ShapeId},
         quota::{
             admission,
             amount::Amount,

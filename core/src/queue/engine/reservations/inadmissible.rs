@@ -7,7 +7,7 @@ use crate::queue::{
         reservations::{BlockedFirst, ReservationCause, ReservationId, ReservationRank},
     },
     pending::{
-        line::{Inadmissible, KeptCause},
+        inadmissible::{Inadmissible, KeptCause},
         shape_table::ShapeId,
     },
     quota::slot::QueueIndex,

@@ -26,7 +26,7 @@ use crate::{
         Ask, CapacityGrowth, CardChoice, ClusterCapacity, Counted, Dequeue, Fit, FitClass, FleetResources, JobId,
         OrderPolicy, PriorityAging, QueueSpec, ReservationWait, ReservedClusters, TaskAsk, TenantOrder,
         engine::{Engine, Job, QueueingState, Release, UnknownStart},
-        pending::{job_order::JobKey, line::Inadmissible, shape_table::ShapeId},
+        pending::{inadmissible::Inadmissible, job_order::JobKey, shape_table::ShapeId},
         quota::slot::{QueueIndex, Slot},
         quota::tenant_share::TenantShare,
         reservation::{RESERVATION_AFTER, Reservation, ReservationCause, ReservationId},
