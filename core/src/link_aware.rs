@@ -5,7 +5,12 @@
 //! known to be worse than that ([`BrokenLink`]) in `samples` rounds in a row, what it does until its end goes at the
 //! speed of that link. So it leaves if what is left of its run is longer than what it has run, which is lost, and if
 //! all of it fits now where its tier is kept. Who does not say how long it runs stays. Who gains most goes first,
-//! `moves` at most in a round; a job that was moved is left alone for `cooldown`.
+//! `moves` at most in a round.
+//!
+//! Why this does not swing: whoever was moved once, for whatever reason, is never moved for a link. What a gang itself
+//! sends may make a link worse, and members say of their links what they like: that costs one run at most. Who found no
+//! place must be too far apart for as long again before it is asked about, so that those who fit nowhere keep nobody
+//! from being asked about.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,6 +59,11 @@ impl LinkHistory {
         self.0 = distant.iter().map(count).collect();
     }
 
+    /// It found no place.
+    fn begin_anew(&mut self, id: &JobId) {
+        self.0.insert(id.clone(), 0);
+    }
+
     /// Every gang must be too far apart as often again.
     pub fn forget_all(&mut self) {
         self.0.clear();
@@ -61,17 +71,19 @@ impl LinkHistory {
 }
 
 /// Plans a round. `find_place` says where a gang would go beside those that leave before it, if it may go to these
-/// clusters alone: pods by cluster. Clusters that are reserved for others are not among `open`.
+/// clusters alone: pods by cluster. Clusters that are hot, or reserved for others, are not among `open`.
 pub fn plan_link_moves(
     (policy, preemption): (&LoadPolicy, &PreemptionPolicy),
-    history: &LinkHistory,
+    history: &mut LinkHistory,
     distant: &[DistantGang],
     open: &BTreeSet<String>,
     now: EpochSeconds,
     mut find_place: impl FnMut(&[&JobId], &JobId, &BTreeSet<String>) -> Option<BTreeMap<String, u64>>,
 ) -> Vec<JobMove> {
     let is_lasting = |gang: &&DistantGang| history.0.get(&gang.placed.job.id).is_some_and(|n| *n >= policy.samples);
-    let lasting = distant.iter().filter(is_lasting).filter(|gang| gang.placed.may_leave(policy, preemption, now));
+    let may_leave =
+        |gang: &&DistantGang| gang.placed.moved_at.is_none() && gang.placed.may_leave(policy, preemption, now);
+    let lasting = distant.iter().filter(is_lasting).filter(may_leave);
     let mut by_gain: Vec<(i64, &DistantGang)> =
         lasting.filter_map(|gang| Some((gang.compute_gain(now)?, gang))).collect();
     by_gain.sort_by_key(|(gain, gang)| (std::cmp::Reverse(*gain), &gang.placed.job.id));
@@ -80,11 +92,13 @@ pub fn plan_link_moves(
         if moves.len() >= policy.moves as usize {
             break;
         }
-        let receivers: BTreeSet<String> = open.difference(&gang.placed.avoid).cloned().collect();
         let before: Vec<&JobId> = moves.iter().map(|one| &one.id).collect();
-        let Some(pods) = find_place(&before, &gang.placed.job.id, &receivers) else { continue };
+        let Some(pods) = find_place(&before, &gang.placed.job.id, open) else {
+            history.begin_anew(&gang.placed.job.id);
+            continue;
+        };
         let to: BTreeSet<String> = pods.into_iter().filter(|(_, pods)| *pods > 0).map(|(name, _)| name).collect();
-        moves.push(describe_move(gang, to, receivers));
+        moves.push(describe_move(gang, to, open.clone()));
     }
     moves
 }

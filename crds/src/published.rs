@@ -37,7 +37,7 @@ use k8s_openapi::{api::core::v1::Taint, apimachinery::pkg::apis::meta::v1::Label
 
 pub use decode::decode_part;
 pub(crate) use encode::hash_fnv1a;
-pub use encode::{MOST_OBJECT_BYTES, divide_contents};
+pub use encode::{MOST_OBJECT_BYTES, MOST_PARTS, divide_contents};
 pub use images::encode_images;
 pub use malformed::Malformed;
 pub use set::{MemberObjects, Published};

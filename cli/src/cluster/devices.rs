@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use caldera_core::{device::DEVICE_CLASS_PREFIX, quantity::Quantity, resources::Resources};
-use caldera_crds::published::{ClusterInventory, Contents, MemberObjects, decode_part};
+use caldera_crds::published::{ClusterInventory, Contents, MOST_PARTS, MemberObjects, decode_part};
 use caldera_runtime::members::collector::inventory_resource;
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
@@ -31,7 +31,7 @@ pub(super) async fn read_devices(
     };
     let mut objects = MemberObjects::default();
     read(cluster.to_owned()).await?.into_iter().for_each(|object| objects.apply(object));
-    let names = (0..objects.parts_wanted()).map(|part| format!("{cluster}.{part}"));
+    let names = (0..objects.parts_wanted().min(MOST_PARTS)).map(|part| format!("{cluster}.{part}"));
     let parts: Vec<_> = stream::iter(names.map(read)).buffered(AT_ONCE).try_collect().await?;
     parts.into_iter().flatten().for_each(|object| objects.apply(object));
     let published = objects.assemble_if_complete().filter(|published| published.heartbeat.is_trusted_at(now));

@@ -97,7 +97,8 @@ impl LoadHistory {
     }
 
     /// Whether a cluster was hot for long enough.
-    pub(super) fn is_hot(&self, cluster: &str, policy: &LoadPolicy) -> bool {
+    #[must_use]
+    pub fn is_hot(&self, cluster: &str, policy: &LoadPolicy) -> bool {
         self.clusters.get(cluster).is_some_and(|readings| readings.hot >= policy.samples.max(1))
     }
 

@@ -18,7 +18,7 @@ use crate::{wire::ResourceList, workload::WorkloadKind};
 /// The size of a part in bytes of JSON, at most. An API server accepts objects of about 3 MiB, etcd of 1.5 MiB.
 pub const MOST_OBJECT_BYTES: usize = 512 * 1024;
 /// Parts of a member at most, enough for millions of nodes.
-const MOST_PARTS: u32 = 1024;
+pub const MOST_PARTS: u32 = 1024;
 /// A label with more values than this is listed by node, and does not make shapes of its own.
 const MOST_SHAPE_VALUES: usize = 16;
 /// Workloads of which every pod has finished that a part lists at most. Readers learn of the others a little later,

@@ -4,9 +4,9 @@
 //! admin chose it. This fills in what they look at. Only what has a gang, runs to its end and starts alone is moved: a
 //! service would be away for a moment, and a job that starts together with others would leave without them. A job that
 //! leaves is taken off its clusters in one patch, as one whose copy was refused: it keeps its age, waits in line until
-//! its old copies are gone, and avoids each cluster that is not cold. Clusters that are reserved for a job that waits
-//! receive nothing. Nobody leaves while an admin has paused releases, for nobody would start again; nor does who would
-//! be refused as one that waits, or whose queue has been charged too much meanwhile.
+//! its old copies are gone, and avoids each cluster that may not receive. Clusters that are reserved for a job that
+//! waits receive nothing. Nobody leaves while an admin has paused releases, for nobody would start again; nor does who
+//! would be refused as one that waits, or whose queue has been charged too much meanwhile.
 //!
 //! When a job was moved, and what it avoids since, is in its eviction records (`caldera.dev/eviction`), also those that
 //! were written later for other reasons, so a restart forgets neither. Readings are kept in memory: after a restart a
@@ -99,15 +99,15 @@ impl LoadAware {
         }
         // karmada-scheduler does not know what a job is to avoid, and might send it back.
         let may_move = !objects.admits_whole_gangs && jobs.engine.pause_reason().is_none();
+        if !may_move {
+            self.links.forget_all();
+        }
         if !is_due || !may_move {
             return Vec::new();
         }
         let mut moves = Vec::new();
         if self.policy.enabled && self.history.has_hot_cluster(&self.policy) {
             moves = self.plan_round(objects, jobs, capacity, preemption, now);
-            for cluster in moves.iter().flat_map(|one| one.from.iter().chain(&one.to)) {
-                self.history.reset_hot_counts(cluster);
-            }
         }
         if self.policy.links {
             let distant = list_distant_gangs(objects, jobs, capacity, now);
@@ -116,6 +116,9 @@ impl LoadAware {
             if moves.is_empty() {
                 moves = self.plan_link_round(objects, jobs, capacity, preemption, &distant, now);
             }
+        }
+        for cluster in moves.iter().flat_map(|one| one.from.iter().chain(&one.to)) {
+            self.history.reset_hot_counts(cluster);
         }
         let known = capacity.list_cluster_names();
         moves.into_iter().filter_map(|one| write_move(objects, jobs, &known, one, now)).collect()
@@ -150,7 +153,7 @@ impl LoadAware {
     }
 
     fn plan_link_round(
-        &self,
+        &mut self,
         objects: &Objects,
         jobs: &Jobs,
         capacity: &mut FleetCapacity,
@@ -160,11 +163,12 @@ impl LoadAware {
     ) -> Vec<JobMove> {
         let closed = list_reserved_clusters(objects, jobs);
         let known = capacity.list_cluster_names().into_iter();
-        let open: BTreeSet<String> = known.filter(|name| !closed.contains(name.as_str())).collect();
+        let is_hot = |name: &str| self.policy.enabled && self.history.is_hot(name, &self.policy);
+        let open = known.filter(|name| !closed.contains(name.as_str()) && !is_hot(name)).collect();
         let mut places = Places { objects, jobs, capacity, found: BTreeMap::new(), now };
         let (rules, now) = ((&self.policy, preemption), EpochSeconds::from(now));
         let find_place = |before: &[&JobId], id: &JobId, open: &BTreeSet<String>| places.find_place(before, id, open);
-        plan_link_moves(rules, &self.links, distant, &open, now, find_place)
+        plan_link_moves(rules, &mut self.links, distant, &open, now, find_place)
     }
 }
 

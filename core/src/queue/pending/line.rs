@@ -187,7 +187,7 @@ impl PendingLine {
     /// The same where tenants take turns, by what those of a shape have beside the one of `key`. Costs as many steps as
     /// there are shapes, and jobs before.
     pub(crate) fn count_before_by_share(&self, key: &JobKey, compare: impl Fn(&[Dim]) -> Ordering) -> usize {
-        let count = |(shape, same): (&ShapeId, &Box<SameShape>)| {
+        let count = |(shape, same): (&ShapeId, &SameShape)| {
             let share = compare(&same.tenants);
             let is_before = |other: &&JobKey| {
                 let by_turn = other.priority.cmp(&key.priority).then(share);
@@ -195,7 +195,7 @@ impl PendingLine {
             };
             same.iter().take_while(is_before).filter(|other| self.is_in_line(other, *shape)).count()
         };
-        self.shapes.iter().map(count).sum()
+        self.shapes.iter().map(|(shape, same)| count((shape, same))).sum()
     }
 
     /// Adds a job of a shape, which is of these tenants.

@@ -17,6 +17,9 @@ use crate::{
 /// A blocked job, and when it has waited long enough.
 pub(crate) type BlockedFirst = (EpochSeconds, ReservationRank);
 
+/// What blocks a shape, and its firsts.
+type BlockedShape = (ReservationId, Box<[BlockedFirst]>);
+
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Blocked {
     /// Those that have waited long enough, in rank.
@@ -24,7 +27,7 @@ pub(crate) struct Blocked {
     /// Those that have not.
     young: BTreeMap<ReservationId, BTreeSet<(BlockedFirst, ShapeId)>>,
     /// What blocks each shape, and its firsts.
-    inadmissible: BTreeMap<(QueueIndex, ShapeId), (ReservationId, Box<[BlockedFirst]>)>,
+    inadmissible: BTreeMap<(QueueIndex, ShapeId), BlockedShape>,
 }
 
 impl Blocked {

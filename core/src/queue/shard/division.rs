@@ -5,6 +5,8 @@
 //! follow: a free node goes to the shard that has the least part of what is its own, in the cluster where it has most.
 //! Only if none is free is something asked back, of who has more than its own by a whole node; where another one lacks
 //! what it is entitled to, of who has more than it is entitled to itself. What nobody else wants stays where it is.
+//! Nodes are taken as they come: where they have different resources, a shard that is short of cpus may get nodes with
+//! GPUs that another one lacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -236,6 +238,8 @@ impl<'a> Slices<'a> {
         asked: &mut BTreeMap<(usize, &'c ClusterName), Resources>,
     ) {
         let mut lacking = self.sum_lacking(&own);
+        // What comes back for the one lack is there for the other.
+        asked.values().for_each(|amount| lacking.saturating_sub(amount));
         let mut by_level: Vec<usize> = (0..self.shards.len()).collect();
         by_level.sort_by_key(|shard| (std::cmp::Reverse(self.compute_level(*shard)), *shard));
         for shard in by_level {

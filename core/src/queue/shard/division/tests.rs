@@ -137,12 +137,16 @@ proptest! {
         let parts = divide_fleet(&cpus(10 * nodes.len() as i64), &shards);
         let units = |amounts: &Resources| amounts.get("cpu").units_ceil();
         let mut lacks = false;
+        let (mut lacking, mut asked_back) = (0, 0);
         for (shard, part) in shards.iter().zip(&parts) {
             let held = 10 * leases.list_held(&shard.name, NOW).count() as i128;
             let asked = leases.asked_back(&shard.name).map_or(0, units);
             prop_assert!(asked == 0 || held - asked >= units(&part.entitled), "{shard:?} {held} {asked}");
             lacks |= held < units(&part.whole);
+            lacking += (units(&part.whole) - held).max(0);
+            asked_back += asked;
         }
+        prop_assert!(asked_back < lacking + 10, "{asked_back} are asked for, and {lacking} are lacking");
         for (i, (_, in_use)) in nodes.iter().enumerate() {
             let holder = leases.find_holder(&format!("n{i}").into(), NOW);
             prop_assert!(!lacks || *in_use || holder.is_some(), "n{i} is free, and somebody lacks it");
