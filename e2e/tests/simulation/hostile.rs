@@ -30,11 +30,11 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 
 use crate::{
-    actors::Actors,
+    actors::{Actor, Actors},
     history::Commit,
     invariants::{self, Invariants, has_ended},
     prng::Prng,
-    setting::{WEBHOOK, create, queue, queues},
+    setting::{GUEST, WEBHOOK, create, queue, queues},
     stand_in::{self, NAMESPACE, write_to},
 };
 
@@ -211,6 +211,10 @@ impl Hostile {
             let mut lab = queue("lab", actors);
             lab["spec"].as_object_mut().unwrap().remove("capability");
             create(admin, queues(), "", lab).await;
+        }
+        // It could not be made anew while its parent was away.
+        if actors.has(Actor::Limits) && matches!(tune(GUEST, json!({"weight": 1})).await, Err(Failure::Gone(_))) {
+            create(admin, queues(), "", queue(GUEST, actors)).await;
         }
         for name in ["vision", "speech", "lab"] {
             // The webhook may not have seen yet what was written before.

@@ -268,7 +268,8 @@ impl Invariants {
         if targets.is_empty() {
             return;
         }
-        let job = &self.jobs[name_workload(name)];
+        // Of a job that was deleted, nothing is left to hold the plan against; its binding follows it.
+        let Some(job) = self.jobs.get(name_workload(name)) else { return };
         let annotations = &binding["metadata"]["annotations"];
         let plan = json(&annotations["caldera.dev/plan"]).unwrap_or_else(|| panic!("{name} has no plan: {binding}"));
         let record = record(binding).unwrap();

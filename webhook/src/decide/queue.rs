@@ -6,7 +6,8 @@
 //! refusal is decided once more from a list that the API server gives.
 //!
 //! Beyond Volcano's rules, a queue in which a workload waits or runs is not deleted, unless an annotation forces it: in
-//! the members its pods would be killed. Our annotations that nobody knows are warned of.
+//! the members its pods would be killed. Until workloads of every kind were listed, nobody knows that a queue is empty,
+//! and it stays. Our annotations that nobody knows are warned of.
 
 use caldera_core::text::{count_noun, name_some};
 use caldera_crds::{
@@ -15,6 +16,7 @@ use caldera_crds::{
         fill_queue_defaults, list_deletion_refusals, list_host_creation_problems, list_host_update_problems,
         list_unknown_annotations,
     },
+    workload::WorkloadKind,
 };
 use serde_json::Value;
 
@@ -66,6 +68,13 @@ pub fn validate_queue(request: &ReviewRequest<'_, Value>, snapshot: Snapshot<'_>
         (_, Some(queue), Some(old)) => list_host_update_problems(old, queue, &there),
         _ => Vec::new(),
     };
+    let must_be_empty = request.operation == "DELETE" && find_deleted_name(request).is_some() && !is_forced(request);
+    if must_be_empty
+        && problems.is_empty()
+        && let Some(title) = find_unlisted(snapshot.cache)
+    {
+        return Verdict::Undecided(describe_unlisted(title));
+    }
     match (problems.is_empty(), snapshot.live) {
         (true, _) => {
             let warnings = if request.operation == "DELETE" {
@@ -90,6 +99,18 @@ fn find_deleted_name<'a>(request: &'a ReviewRequest<'_, Value>) -> Option<&'a st
 fn is_forced(request: &ReviewRequest<'_, Value>) -> bool {
     let annotations = request.old_object.as_ref().and_then(|queue| queue.pointer("/metadata/annotations"));
     annotations.is_some_and(|annotations| annotations[FORCE_DELETE] == "true")
+}
+
+/// A kind whose workloads were not listed yet. Of those that the host lacks there are none, and that is known.
+fn find_unlisted(cache: &Cache) -> Option<&'static str> {
+    WorkloadKind::ALL.into_iter().map(WorkloadKind::title).find(|title| !cache.listed.contains(title))
+}
+
+fn describe_unlisted(title: &str) -> String {
+    format!(
+        "whether the queue is in use is not known yet: since this webhook started, {title}s were not listed; try again \
+         in a moment"
+    )
 }
 
 /// What waits and runs in a queue; `None` if nothing does.
@@ -230,9 +251,38 @@ mod tests {
         assert!(matches!(judge_queue(&delete("default"), &cache), Verdict::Deny(_)));
     }
 
+    /// A cache of a host that has no workloads.
+    fn list_nothing() -> Cache {
+        let mut cache = Cache::default();
+        cache.listed = WorkloadKind::ALL.map(WorkloadKind::title).into();
+        cache
+    }
+
+    #[test]
+    fn a_queue_is_not_deleted_before_workloads_of_every_kind_were_listed() {
+        let mut cache = list_nothing();
+        let queue = json!({"metadata": {"name": "q"}, "spec": {"parent": "root"}});
+        let delete = |queue: &Value| ReviewRequest {
+            name: Some("q".into()),
+            object: None,
+            old_object: Some(queue.clone()),
+            ..request("DELETE", queue.clone())
+        };
+        assert_eq!(judge_queue(&delete(&queue), &cache), Verdict::UNCHANGED);
+        cache.listed.remove(WorkloadKind::TfJob.title());
+        let Verdict::Undecided(why) = judge_queue(&delete(&queue), &cache) else { panic!() };
+        assert!(why.contains("since this webhook started, TFJobs were not listed"), "{why}");
+        let mut forced = queue.clone();
+        forced["metadata"]["annotations"] = json!({FORCE_DELETE: "true"});
+        assert_eq!(judge_queue(&delete(&forced), &cache), Verdict::UNCHANGED);
+        let parent = json!({"metadata": {"name": "child"}, "spec": {"parent": "q"}});
+        cache.queues.insert("child".to_owned(), parent);
+        assert!(matches!(judge_queue(&delete(&queue), &cache), Verdict::Deny(_)), "what is known is said");
+    }
+
     #[test]
     fn a_queue_in_use_is_not_deleted_unless_that_is_forced() {
-        let mut cache = Cache::default();
+        let mut cache = list_nothing();
         let mut put = |name: &str, phase: &str| {
             let job = json!({
                 "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"namespace": "ns", "name": name},
