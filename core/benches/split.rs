@@ -314,3 +314,76 @@ fn whole_decision(bencher: Bencher<'_, '_>, count: usize) {
     };
     bencher.bench_local(|| place_binding(black_box(&request)).unwrap());
 }
+
+/// One cluster of 4,000 nodes of two kinds, of which each is in one of so many states: what is used of CPU and memory.
+fn worn_nodes(states: usize) -> (Vec<ClusterName>, Vec<Capacity>) {
+    let number = |number: usize| i64::try_from(number).unwrap();
+    let amounts = |millis: i64, mebibytes: i64, gpu: i64, pods: i64| -> Resources {
+        [
+            ("cpu", Quantity::from_milli(millis)),
+            ("memory", Quantity::from_units(mebibytes << 20)),
+            ("nvidia.com/gpu", Quantity::from_units(gpu)),
+            ("pods", Quantity::from_units(pods)),
+        ]
+        .into_iter()
+        .collect()
+    };
+    let mut inventory = Inventory::default();
+    let node = |i: usize| Node {
+        name: format!("n-{i}"),
+        allocatable: amounts(64_000, 262_144, if i.is_multiple_of(2) { 8 } else { 0 }, 110),
+        ready: true,
+        ..Node::default()
+    };
+    inventory.apply_change(Change::Nodes((0..4_000).map(node).collect()));
+    let pod = |i: usize| Pod {
+        namespace: "ns".into(),
+        name: format!("p-{i}"),
+        node: Some(format!("n-{i}")),
+        request: amounts(
+            60_000 - 100 * number(i % states % 23),
+            200_000 + 512 * number(i % states / 23),
+            if i.is_multiple_of(2) { number(i % states % 7) + 1 } else { 0 },
+            1,
+        ),
+        ..Pod::default()
+    };
+    inventory.apply_change(Change::Pods((0..4_000).map(pod).collect()));
+    (vec!["member".into()], vec![inventory.capacity()])
+}
+
+/// What one asks who waits beside worn nodes.
+#[derive(Debug, Clone, Copy)]
+enum Waits {
+    /// One pod, which fits.
+    Pod,
+    /// Sixteen with a GPU each: they fit.
+    Workers,
+    /// Eight GPUs for a pod: no node has them.
+    Whole,
+    /// Parameter servers and workers: they fit.
+    Training,
+    /// More of them than there are places for; sums and the largest node would do.
+    Fragments,
+}
+
+#[divan::bench(
+    args = [Waits::Pod, Waits::Workers, Waits::Whole, Waits::Training, Waits::Fragments], consts = [100, 400, 800]
+)]
+fn ask_4000_nodes<const STATES: usize>(bencher: Bencher<'_, '_>, waits: Waits) {
+    let tasks = match waits {
+        Waits::Pod => vec![task("one", 1, 2, 0)],
+        Waits::Workers => vec![task("worker", 16, 2, 1)],
+        Waits::Whole => vec![task("worker", 4, 2, 8)],
+        Waits::Training => vec![task("ps", 4, 4, 0), task("worker", 16, 2, 2)],
+        Waits::Fragments => vec![task("ps", 400, 4, 0), task("worker", 900, 4, 6)],
+    };
+    let (gang, capacities) = (gang(tasks), worn_nodes(STATES));
+    let problem = problem(&gang, &capacities, Strategy::Aggregated);
+    let states = capacities.1[0].shapes.len();
+    println!(
+        "{waits:?}: {states} states, {:?}",
+        split_gang(&problem).map(|plan| plan.replicas()).map_err(|e| e.to_string())
+    );
+    bencher.bench_local(|| split_gang(black_box(&problem)).is_ok());
+}

@@ -5,12 +5,7 @@
 
 use std::cell::Cell;
 
-use super::{
-    PACKING_STEPS, exact_packing,
-    node_scope::NodeScope,
-    packing::{GangRequests, ORDERS},
-    sum_pods,
-};
+use super::{PACKING_STEPS, exact_packing, node_scope::NodeScope, packing::GangRequests, sum_pods};
 use crate::{
     gang::{Gang, Task},
     inventory::Capacity,
@@ -27,8 +22,7 @@ pub fn count_pods_that_fit(gang: &Gang, capacity: &Capacity) -> u64 {
     let whole: Vec<u32> = gang.tasks.iter().map(|task| task.replicas).collect();
     let wanted = sum_pods(&whole);
     let mut most = 0;
-    for order in ORDERS {
-        let order = requests.order_tasks(&[&free_nodes], order);
+    for order in requests.list_task_orders(&[&free_nodes]) {
         most = most.max(sum_pods(&free_nodes.clone().fill_in_order(&requests, &whole, &order)));
         if most == wanted {
             break;

@@ -120,13 +120,14 @@ impl FreeNodes {
         if !self.group_admits(requests, group, task) {
             return 0;
         }
-        let mut most = u64::from(u32::MAX);
+        let mut most = i64::from(u32::MAX);
         for (free, asked) in self.free(group, requests.row_width()).iter().zip(requests.request_row(task)) {
-            if *asked > 0 {
-                most = most.min((free / asked).unsigned_abs());
+            // A division takes as long as all the rest.
+            if *asked > 0 && *free < asked.saturating_mul(most) {
+                most = free / asked;
             }
         }
-        most
+        most.unsigned_abs()
     }
 
     /// The most pods of this task alone that fit.

@@ -11,7 +11,7 @@ use super::{
     SplitSearch, Spot, minimum_pods,
     node_miss::{MOST_TASKS_LOOKED_AT, NodeMiss, find_node_miss},
     node_scope::NodeScope,
-    packing::{FreeNodes, ORDERS},
+    packing::FreeNodes,
     sum_pods, task_minimums,
 };
 use crate::{
@@ -268,11 +268,8 @@ fn nodes_of_spot(search: &SplitSearch<'_>, spot: Spot) -> FreeNodes {
 fn find_spot_for_most_pods(search: &SplitSearch<'_>, want: &[u32], spots: &[Spot]) -> Option<(u64, Spot)> {
     let takes = |spot: Spot| {
         let free_nodes = nodes_of_spot(search, spot);
-        let by = |order: &super::packing::TaskOrder| {
-            let order = search.requests.order_tasks(&[&free_nodes], *order);
-            sum_pods(&free_nodes.clone().fill_in_order(&search.requests, want, &order))
-        };
-        ORDERS.iter().map(by).max().unwrap_or(0)
+        let by = |order: Vec<usize>| sum_pods(&free_nodes.clone().fill_in_order(&search.requests, want, &order));
+        search.requests.list_task_orders(&[&free_nodes]).map(by).max().unwrap_or(0)
     };
     let mut best: Option<(u64, Spot)> = None;
     for (most, spot) in list_promising_spots(search, want, spots) {

@@ -143,8 +143,7 @@ impl SplitSearch<'_> {
         if (0..requests.count_tasks()).any(|task| free_nodes.max_pods(requests, task) < u64::from(want[task])) {
             return None;
         }
-        for order in ORDERS {
-            let order = requests.order_tasks(&[free_nodes], order);
+        for order in requests.list_task_orders(&[free_nodes]) {
             let found = free_nodes.clone().fill_joined(requests, want, &order, sites);
             if found.is_some() || requests.count_tasks() == 1 {
                 return found;
@@ -190,8 +189,7 @@ impl SplitSearch<'_> {
             return sizes.iter().find_map(|size| self.pack_all(&free_nodes, size, spots.len()));
         }
         let mut best: Option<(u64, Pods)> = None;
-        for order in ORDERS {
-            let order = requests.order_tasks(&[&free_nodes], order);
+        for order in requests.list_task_orders(&[&free_nodes]) {
             let mut trial = free_nodes.clone();
             let Some(mut pods) = trial.fill_joined(requests, need, &order, spots.len()) else { continue };
             let rest: Vec<u32> = want.iter().zip(need).map(|(want, need)| want - need).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{FreeNodes, GangRequests, NodeGroup, TaskOrder, blocks::assign_blocks, numa::list_numa_claims};
+use super::{FreeNodes, GangRequests, NodeGroup, ORDERS, TaskOrder, blocks::assign_blocks, numa::list_numa_claims};
 use crate::{
     gang::{Gang, NodeClaim, Task, Topology},
     inventory::{Capacity, DomainId, NodeRef, NodeShape, packing_units_ceil},
@@ -176,10 +176,27 @@ impl<'a> GangRequests<'a> {
         }
     }
 
+    /// The orders of the tasks that are tried in turn until one packs everything, each once.
+    pub(in crate::split) fn list_task_orders(
+        &self,
+        free_by_cluster: &[&FreeNodes],
+    ) -> impl Iterator<Item = Vec<usize>> {
+        let mut known: Vec<Vec<usize>> = Vec::with_capacity(ORDERS.len());
+        ORDERS.into_iter().filter_map(move |order| {
+            let order = self.order_tasks(free_by_cluster, order);
+            let is_new = !known.contains(&order);
+            if is_new {
+                known.push(order.clone());
+            }
+            is_new.then_some(order)
+        })
+    }
+
     /// Indices of tasks, those that are hardest to place on these free nodes first.
     pub(crate) fn order_tasks(&self, free_by_cluster: &[&FreeNodes], order: TaskOrder) -> Vec<usize> {
         let mut tasks: Vec<usize> = (0..self.count_tasks()).collect();
         match order {
+            _ if tasks.len() < 2 => {}
             TaskOrder::Spec => {}
             TaskOrder::Reverse => tasks.reverse(),
             TaskOrder::Scarcest => {
