@@ -1,14 +1,19 @@
 //! Gangs over clusters with a declared link: a hard one nowhere else, a soft one rather there.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context, ensure};
+use caldera_core::load_aware::LoadPolicy;
 use caldera_e2e::{
     Scenario,
     capacity::free_cores,
     kinds::Kind,
     manifest::{aggregated, job, task},
-    run, run_alone, skip,
+    run, run_alone, run_configured, skip,
 };
 use serde_json::{Value, json};
 
@@ -96,6 +101,65 @@ fn a_gang_over_clusters_goes_where_a_link_is_declared() {
         let spec = json!({"spec": links(&s, &all)["spec"]});
         s.patch(Kind::Links, &s.own("links"), &spec).await?;
         s.until_phase("wide", "Completed").await?;
+        Ok(())
+    });
+}
+
+fn move_for_links(config: &mut caldera_controller::Config) {
+    config.load = LoadPolicy { links: true, interval: 5, samples: 2, moves: 1, ..LoadPolicy::default() };
+}
+
+#[test]
+fn a_gang_leaves_clusters_whose_link_has_become_worse() {
+    run_configured("worse", move_for_links, async |s: Arc<Scenario>| {
+        let sizes = sizes(&s).await;
+        let Some((large, other)) = pair(&s, &sizes).await? else {
+            return skip("it needs three members");
+        };
+        let third = s.members().find(|member| *member != large && *member != other && sizes[*member] > 0);
+        let Some(third) = third.map(str::to_owned) else {
+            return skip("it needs three members with free cores");
+        };
+        let queue = s.queue("q", json!({})).await?;
+        s.create(Kind::Links, links(&s, &[&large, &other])).await?;
+        // One pod more than the largest takes, and it says that it runs for long.
+        let mut gang = gang(&s, "moves", &queue, sizes[&large] + 1, "hard");
+        gang["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["command"] = json!(["sh", "-c", "sleep 600"]);
+        gang["metadata"]["annotations"] =
+            json!({"volcano.sh/preemptable": "true", "caldera.dev/running-estimate": "10h"});
+        s.submit(Kind::Job, gang, &aggregated()).await?;
+        s.until_phase("moves", "Running").await?;
+        let places = async || {
+            let binding = s.get(Kind::Binding, "moves-job").await?.context("it has a binding")?;
+            let clusters = binding["spec"]["clusters"].as_array().cloned().unwrap_or_default();
+            anyhow::Ok(
+                clusters.iter().filter_map(|one| Some(one["name"].as_str()?.to_owned())).collect::<BTreeSet<_>>(),
+            )
+        };
+        ensure!(places().await? == [large.clone(), other.clone()].into(), "{:?}", places().await?);
+
+        let declare = async |bad: &str, good: &str| {
+            let link = |to: &str, latency: u32| json!({"from": [large], "to": [to], "latencyMicroseconds": latency, "bandwidthMegabits": 400_000});
+            let spec = json!({"spec": {"links": [link(bad, 80_000), link(good, 200)]}});
+            s.patch(Kind::Links, &s.own("links"), &spec).await
+        };
+        declare(&other, &third).await?;
+        let moved = |binding: &Value| {
+            let clusters = binding["spec"]["clusters"].to_string();
+            clusters.contains(&format!("\"{third}\"")) && !clusters.contains(&format!("\"{other}\""))
+        };
+        s.until(Kind::Binding, "moves-job", "is where links are good", moved).await?;
+        s.until_told("moves", "Rescheduled").await?;
+        s.until_phase("moves", "Running").await?;
+        let record = s.get(Kind::Binding, "moves-job").await?.context("it has a binding")?;
+        let record = record["metadata"]["annotations"]["caldera.dev/eviction"].as_str().unwrap_or_default().to_owned();
+        ensure!(record.contains("has a latency of 80000 us"), "{record}");
+
+        // Once in its life: that this link becomes bad as well moves it nowhere.
+        declare(&third, &other).await?;
+        let before = places().await?;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        ensure!(places().await? == before, "it was moved again");
         Ok(())
     });
 }
