@@ -10,6 +10,7 @@
 pub mod back_test;
 pub mod expected_start;
 pub mod live;
+pub mod load;
 pub mod members;
 pub mod metrics;
 pub mod policy;

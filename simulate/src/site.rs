@@ -17,6 +17,7 @@ use caldera_core::{
     place::{self, Cluster, Decision},
     queue::{Fit, FitClass, ReservedClusters},
     resources::{ResourceName, Resources},
+    split,
 };
 
 pub use self::growth::Growth;
@@ -75,6 +76,8 @@ pub struct Site<'w> {
     pub(crate) recorder: Recorder,
     /// Of classes that did not fit: whether they never will.
     never: HashMap<FitClass, bool>,
+    /// Clusters that a job is to avoid, as far as there are others.
+    avoided: HashMap<usize, BTreeSet<ClusterName>>,
     /// What is free in all clusters together; `None` after anything changed.
     free: Option<Resources>,
     /// Something was given back since [`Site::take_growth`] was last asked.
@@ -97,6 +100,7 @@ impl<'w> Site<'w> {
             ends: BinaryHeap::new(),
             recorder: Recorder::new(world, main),
             never: HashMap::new(),
+            avoided: HashMap::new(),
             free: None,
             grew: false,
             grew_somewhere: false,
@@ -243,6 +247,31 @@ impl<'w> Site<'w> {
         place::place_binding(&place::Request { run, ..question(shape, &shape.gang, clusters) }).is_ok()
     }
 
+    /// Where all of a job would go now if it may go to these clusters alone, and these parts go there before it.
+    pub fn find_in_clusters(&mut self, job: usize, open: &BTreeSet<String>, before: &[Part]) -> Option<Vec<Part>> {
+        let (shape, run) = (self.shape_on(job, None), self.predict_run(job));
+        self.members.refresh();
+        let (all, linked, _) = self.members.view();
+        let left = |(at, (cluster, capacity)): (usize, (&'_ Cluster, &Capacity))| {
+            let there = before.iter().filter(|part| part.cluster == at);
+            let take =
+                |left: Capacity, part: &Part| split::subtract_assumed_pods(left, &part.gang, &part.pods, &part.within);
+            (cluster.clone(), there.fold(capacity.clone(), take))
+        };
+        let is_open = |(_, (cluster, _)): &(usize, (&Cluster, &Capacity))| open.contains(&cluster.name);
+        let after: Vec<(Cluster, Capacity)> = all.into_iter().enumerate().filter(is_open).map(left).collect();
+        let clusters = after.iter().map(|(cluster, capacity)| (cluster, capacity)).collect();
+        let request = place::Request { linked, run, ..question(shape, &shape.gang, clusters) };
+        let decision = place::place_binding(&request).ok()?;
+        Some(self.list_parts(job, &shape.gang, &decision))
+    }
+
+    /// Clusters that a job is to avoid.
+    #[must_use]
+    pub fn avoided_by(&self, job: usize) -> Option<&BTreeSet<ClusterName>> {
+        self.avoided.get(&job)
+    }
+
     /// The clusters to keep for a job that does not fit now, and what it lacks there, as the controller finds them.
     pub fn reserve_clusters(
         &mut self,
@@ -283,6 +312,7 @@ impl<'w> Site<'w> {
         let (all, linked, queues) = self.members.view();
         let index: HashMap<&str, usize> = all.iter().enumerate().map(|(i, (one, _))| (one.name.as_str(), i)).collect();
         let allowed = all.iter().filter(|(cluster, _)| !barred.contains(cluster.name.as_str())).copied().collect();
+        let allowed = leave_out_avoided(allowed, self.avoided.get(&job));
         let request = place::Request { linked, run, ..question(shape, gang, allowed) };
         // Other kinds are not scheduled by the members' Volcano.
         let own = |cluster: &str| queues[*index.get(cluster)?].get(queue).filter(|_| shape.whole);
@@ -377,6 +407,21 @@ impl Site<'_> {
         }
     }
 
+    /// From now on a job avoids these clusters, as far as there are others.
+    pub fn avoid_clusters(&mut self, job: usize, clusters: BTreeSet<ClusterName>) {
+        self.avoided.insert(job, clusters);
+    }
+
+    /// What a job does now takes so much longer.
+    pub fn delay_end(&mut self, job: usize, by: Millis) {
+        if let JobState::Running { ends, .. } = &mut self.states[job] {
+            *ends = ends.plus(by);
+            self.runs[job] += 1;
+            self.ends.push(Reverse((*ends, job, self.runs[job])));
+            self.recorder.delayed(job, *ends);
+        }
+    }
+
     pub(crate) fn set_now(&mut self, now: Millis) {
         self.grew_somewhere |= self.next_window_end().is_some_and(|end| end <= now);
         self.now = now;
@@ -459,6 +504,17 @@ fn question<'a>(shape: &'a Shape, gang: &'a Gang, clusters: Vec<(&'a Cluster, &'
         linked: &[],
         run: None,
     }
+}
+
+/// The clusters without those that are to be avoided, if any are left.
+fn leave_out_avoided<'a>(
+    clusters: Vec<(&'a Cluster, &'a Capacity)>,
+    avoided: Option<&BTreeSet<ClusterName>>,
+) -> Vec<(&'a Cluster, &'a Capacity)> {
+    let Some(avoided) = avoided else { return clusters };
+    let others = clusters.iter().filter(|(cluster, _)| !avoided.contains(cluster.name.as_str()));
+    let others: Vec<_> = others.copied().collect();
+    if others.is_empty() { clusters } else { others }
 }
 
 /// The capacity with these parts of its nodes free.

@@ -218,6 +218,16 @@ impl Recorder {
         }
     }
 
+    /// A run ends later than was thought.
+    pub(crate) fn delayed(&mut self, job: usize, ends: Millis) {
+        let facts = &mut self.facts[job];
+        let before = std::mem::replace(&mut facts.ends, ends);
+        for (backlog, share) in [(&mut self.fleet, facts.of_fleet), (&mut self.queues[facts.line], facts.of_queue)] {
+            backlog.remove_running(share, before);
+            backlog.add_running(share, ends);
+        }
+    }
+
     pub(crate) fn ended(&mut self, job: usize) {
         self.jobs[job].ended = Some(self.clock);
     }

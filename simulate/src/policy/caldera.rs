@@ -15,7 +15,7 @@ use caldera_core::{
     gang::{ClusterName, QueueName, Task, TaskName},
     queue::{
         self, Ask, CardChoice, ClusterCapacity, Counted, Engine, Fit, FitClass, JobId, OrderPolicy, QueueSpec,
-        ReservedClusters, TenantOrder,
+        ReservedClusters, TenantOrder, preemption::RunningJob,
     },
     reason::Reason,
     resources::{ResourceName, Resources},
@@ -25,7 +25,7 @@ use caldera_core::{
 use super::{Policy, preemption::Preemption};
 use crate::{
     members::Part,
-    site::{Growth, Site},
+    site::{Growth, JobState, Site},
     time::Millis,
     world::{Hold, Shape, World},
 };
@@ -38,7 +38,7 @@ struct Granted {
 }
 
 /// What jobs have in common that ask for the same.
-type AskKey = (FitClass, u32, (Option<i64>, Option<i64>), Counted, Option<QueueName>);
+type AskKey = (FitClass, u32, (Option<i64>, Option<i64>), Counted, (Option<QueueName>, u64));
 
 /// See the module.
 #[derive(Debug)]
@@ -120,13 +120,16 @@ impl Caldera {
         let queue = (!of.shape.on_cards.is_empty()).then(|| of.queue.clone());
         // Where nodes may come, one whose run is ended before that is not like one that waits for them.
         let limit = site.run_limit(job).filter(|_| site.has_windows() || site.may_grow());
-        let key = (of.shape.class, copies, (of.run_for(), limit), counted.clone(), queue);
+        let avoided = site.avoided_by(job).map_or(0, hash);
+        let key = (of.shape.class, copies, (of.run_for(), limit), counted.clone(), (queue, avoided));
         if let Some(known) = self.asks.get(&key) {
             return Arc::clone(known);
         }
         let has_windows = site.has_windows();
         let ask_on = |shape: &Shape| {
             let ask = Ask { counted: counted.clone(), ..of.ask_on(shape, copies) };
+            // Who avoids clusters is not like one that does not.
+            let ask = if avoided == 0 { ask } else { Ask { fit: FitClass(hash(&(ask.fit, avoided))), ..ask } };
             // Before a maintenance window how long it runs decides too.
             let fit = match (has_windows, limit) {
                 (true, _) => FitClass(hash(&(ask.fit, ask.run_for, limit))),
@@ -212,6 +215,32 @@ impl Caldera {
             self.engine.remove_job(id(job).as_str());
         }
         true
+    }
+
+    /// Jobs that run, as whoever moves them looks at them; none where nobody is ever evicted.
+    pub(crate) fn list_running_jobs(&self, site: &Site<'_>) -> Vec<RunningJob> {
+        self.preemption.as_ref().map(|preemption| preemption.list_running_jobs(site, &self.engine)).unwrap_or_default()
+    }
+
+    /// Clusters that are reserved for jobs that wait.
+    pub(crate) fn list_reserved_clusters(&self, site: &Site<'_>) -> BTreeSet<String> {
+        let waits = |job: &usize| *site.state(*job) == JobState::Waiting;
+        let waiting = (0..site.world().jobs.len()).filter(waits);
+        let reserved = waiting.filter_map(|job| self.engine.reservation_of(id(job).as_str()));
+        reserved.flat_map(|reservation| reservation.clusters).map(|cluster| cluster.to_string()).collect()
+    }
+
+    /// Takes a running job off its clusters and lets it wait again, with its age, for others than these.
+    pub(crate) fn move_job(&mut self, site: &mut Site<'_>, running: &RunningJob, avoid: BTreeSet<ClusterName>) {
+        let job = index(&running.id);
+        site.evict(job);
+        site.avoid_clusters(job, avoid);
+        self.engine.remove_job(running.id.as_str());
+        if let Some(preemption) = &mut self.preemption {
+            preemption.record_eviction(running, site.now().as_epoch());
+        }
+        self.enqueue_job(site, job);
+        self.record_change();
     }
 
     fn enqueue_job(&mut self, site: &mut Site<'_>, job: usize) {
@@ -377,10 +406,10 @@ fn hash(value: &impl Hash) -> u64 {
 }
 
 /// In the order of arrivals, so that jobs of one second keep it.
-pub(super) fn id(job: usize) -> JobId {
+pub(crate) fn id(job: usize) -> JobId {
     format!("{job:08}").into()
 }
 
-pub(super) fn index(id: &JobId) -> usize {
+pub(crate) fn index(id: &JobId) -> usize {
     id.as_str().parse().unwrap_or(usize::MAX)
 }

@@ -1,7 +1,7 @@
 //! Who decides: each policy in a file of its own, all on the same [`Site`].
 
 mod best_effort;
-mod caldera;
+pub(crate) mod caldera;
 mod fifo;
 mod preemption;
 mod queue_heads;

@@ -74,6 +74,17 @@ impl Preemption {
         self.schedule.preemptor().cloned()
     }
 
+    /// A job was evicted for another reason than an attempt.
+    pub(super) fn record_eviction(&mut self, job: &RunningJob, now: EpochSeconds) {
+        let history = EvictionHistory::after_eviction(job, &self.schedule.policy.bounds, now);
+        self.evictions.insert(index(&job.id), history);
+    }
+
+    /// Jobs that run, as whoever evicts looks at them.
+    pub(super) fn list_running_jobs(&self, site: &Site<'_>, engine: &Engine) -> Vec<RunningJob> {
+        list_running_jobs(site, engine, &self.evictions)
+    }
+
     /// Makes an attempt if there is cause; the victims.
     pub(super) fn attempt(&mut self, site: &mut Site<'_>, engine: &Engine, now: EpochSeconds) -> Vec<usize> {
         if !self.schedule.begin_round(true, now) {
@@ -115,28 +126,7 @@ impl PreemptionWorld for SimulatedWorld<'_, '_> {
     }
 
     fn list_charged_jobs(&self) -> Vec<RunningJob> {
-        let Self { site, engine, evictions } = self;
-        let running = |(job, state): (usize, &JobState)| {
-            let JobState::Running { since, .. } = state else { return None };
-            let (id, of, terms) = (id(job), site.job(job), terms(site, job));
-            Some(RunningJob {
-                charge: engine.charge_of(id.as_str())?,
-                name: id.as_str().into(),
-                id,
-                queue: of.queue.clone(),
-                namespace: terms.namespace,
-                priority: of.priority,
-                preemptable: terms.preemptable,
-                best_effort: terms.best_effort,
-                ours: true,
-                created: of.arrival.as_epoch().into(),
-                started: Some(since.as_epoch()),
-                elastic: None,
-                evictions: evictions.get(&job).copied().unwrap_or_default(),
-                progressed: false,
-            })
-        };
-        site.charged_jobs().filter_map(running).collect()
+        list_running_jobs(self.site, self.engine, self.evictions)
     }
 
     fn sum_ready_fleet(&mut self) -> Resources {
@@ -154,6 +144,30 @@ impl PreemptionWorld for SimulatedWorld<'_, '_> {
             self.site.fits_after(job, card, &gone)
         })
     }
+}
+
+fn list_running_jobs(site: &Site<'_>, engine: &Engine, evictions: &HashMap<usize, EvictionHistory>) -> Vec<RunningJob> {
+    let running = |(job, state): (usize, &JobState)| {
+        let JobState::Running { since, .. } = state else { return None };
+        let (id, of, terms) = (id(job), site.job(job), terms(site, job));
+        Some(RunningJob {
+            charge: engine.charge_of(id.as_str())?,
+            name: id.as_str().into(),
+            id,
+            queue: of.queue.clone(),
+            namespace: terms.namespace,
+            priority: of.priority,
+            preemptable: terms.preemptable,
+            best_effort: terms.best_effort,
+            ours: true,
+            created: of.arrival.as_epoch().into(),
+            started: Some(since.as_epoch()),
+            elastic: None,
+            evictions: evictions.get(&job).copied().unwrap_or_default(),
+            progressed: false,
+        })
+    };
+    site.charged_jobs().filter_map(running).collect()
 }
 
 /// What a job says of evictions.
