@@ -94,6 +94,7 @@ fn describe_snapshot_job(
         binding: place_with_data(controller, binding)?,
         whole: workload.kind.has_tasks(),
         submitter: workload.submitter.clone(),
+        checkpoint_interval: workload.checkpoint_interval,
         preemptable: workload.preemptable,
         best_effort: workload.best_effort,
         never_preempts: objects.never_preempts(&workload.class),

@@ -79,6 +79,7 @@ fn world() -> World {
             ours: true,
             created: ((i * 37 % 5000) as i64).into(),
             started: Some(EpochSeconds::new((i * 37 % 5000) as i64)),
+            checkpoint_interval: None,
             charge,
             elastic: None,
             evictions: EvictionHistory::default(),

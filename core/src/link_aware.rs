@@ -3,9 +3,9 @@
 //! Rule: ours, at the pace of [`crate::load_aware`]. Volcano looks at `networkTopology` when pods are bound and never
 //! again. A gang that names a `hard` tier is placed in clusters that are close enough; where a link between them is
 //! known to be worse than that ([`BrokenLink`]) in `samples` rounds in a row, what it does until its end goes at the
-//! speed of that link. So it leaves if what is left of its run is longer than what it has run, which is lost, and if
-//! all of it fits now where its tier is kept. Who does not say how long it runs stays. Who gains most goes first,
-//! `moves` at most in a round.
+//! speed of that link. So it leaves if what is left of its run is longer than what it loses, which is all that it has
+//! run, or what it has not saved yet by its own word, and if all of it fits now where its tier is kept. Who does not
+//! say how long it runs stays. Who gains most goes first, `moves` at most in a round.
 //!
 //! Why this does not swing: whoever was moved once, for whatever reason, is never moved for a link. What a gang itself
 //! sends may make a link worse, and members say of their links what they like: that costs one run at most. Who found no
@@ -38,8 +38,8 @@ pub struct DistantGang {
 impl DistantGang {
     /// Seconds that it has yet to run, beyond those that it would lose; `None` if there are none.
     fn compute_gain(&self, now: EpochSeconds) -> Option<i64> {
-        let (ends, began) = (self.ends?, self.placed.job.started?);
-        let gain = ends.seconds_since(now).saturating_sub(now.seconds_since(began));
+        self.placed.job.started?;
+        let gain = self.ends?.seconds_since(now).saturating_sub(self.placed.job.count_lost_seconds(now));
         (gain > 0).then_some(gain)
     }
 }

@@ -38,6 +38,8 @@ pub struct LiveJob {
     pub whole: bool,
     /// Who submitted it, if that is known.
     pub submitter: Option<Arc<str>>,
+    /// It saves its work at least each so many seconds, if it says so.
+    pub checkpoint_interval: Option<i64>,
     /// Whether it may be evicted, if it says so.
     pub preemptable: Option<bool>,
     /// All of its pods are best effort.

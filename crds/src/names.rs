@@ -124,6 +124,9 @@ pub mod caldera {
     /// On a workload: how long it runs at most, as a Go duration (`90m`). A job with an estimate may backfill around a
     /// reservation that it does not delay, and expected starts are computed from the estimates.
     pub const RUNNING_ESTIMATE: &str = "caldera.dev/running-estimate";
+    /// On a workload: it saves its work at least so often (`30m`), and goes on from there when it starts again. An
+    /// eviction is taken to lose no more of its run than that, which decides who is evicted and whether a move pays.
+    pub const CHECKPOINT_INTERVAL: &str = "caldera.dev/checkpoint-interval";
     /// On a Volcano Job, on a workload of another kind that names a queue or whose namespace opted in, on a HyperJob
     /// and on a CronJob: when it was submitted (RFC 3339, to the microsecond). The webhook writes it when the object is
     /// created and keeps it from then on, whatever a user writes. It orders jobs of one queue whose bindings were made

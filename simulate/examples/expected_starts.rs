@@ -118,6 +118,7 @@ fn job(name: &str, pods: u32, random: &mut Random) -> LiveJob {
         binding: Arc::new(binding),
         whole: true,
         submitter: None,
+        checkpoint_interval: None,
         preemptable: None,
         best_effort: false,
         never_preempts: false,

@@ -154,6 +154,7 @@ fn read_terms(job: &LiveJob) -> JobTerms {
     JobTerms {
         namespace: job.workload.namespace.as_str().into(),
         submitter: job.submitter.clone(),
+        checkpoint_interval: job.checkpoint_interval,
         preemptable: job.preemptable,
         best_effort: job.best_effort,
         never_preempts: job.never_preempts,
@@ -241,6 +242,7 @@ mod tests {
             binding: Arc::new(shape.binding.clone()),
             whole: true,
             submitter: None,
+            checkpoint_interval: None,
             preemptable: None,
             best_effort: false,
             never_preempts: false,

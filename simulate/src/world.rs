@@ -52,6 +52,8 @@ pub struct JobTerms {
     pub namespace: Arc<str>,
     /// Who submitted it, if that is known.
     pub submitter: Option<Arc<str>>,
+    /// It saves its work at least each so many seconds, if it says so; evicted, it runs again from its beginning here.
+    pub checkpoint_interval: Option<i64>,
     /// Whether it may be evicted, if it says so.
     pub preemptable: Option<bool>,
     /// All of its pods are best effort.

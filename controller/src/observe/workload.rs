@@ -69,6 +69,8 @@ pub struct Workload {
     pub restarts_when_a_pod_fails: bool,
     /// Enough of its pods succeeded, over all clusters, and it says so; some have not ended.
     pub enough_succeeded: bool,
+    /// Seconds after which it has saved its work, if it says so.
+    pub checkpoint_interval: Option<i64>,
     /// Whether it says that it may be evicted.
     pub preemptable: Option<bool>,
     /// All of its pods are best effort.
@@ -191,6 +193,7 @@ impl Workload {
             max_retry: workload::read_max_retry(object),
             restarts_when_a_pod_fails: kind == WorkloadKind::VolcanoJob && workload::restarts_when_a_pod_fails(object),
             enough_succeeded: kind == WorkloadKind::VolcanoJob && has_enough_successes(object),
+            checkpoint_interval: annotations::checkpoint_interval(object),
             preemptable: workload::read_preemptable(object),
             best_effort: workload::qos_level::is_best_effort(object),
             on_nodes: None,

@@ -108,7 +108,10 @@ fn a_gang_stays_unless_an_admin_chose_it_and_what_is_left_is_longer_than_what_it
     assert!(leaves(&says_it_runs("2h"), true, 80_000));
     assert!(!leaves(&says_it_runs("2h"), false, 80_000));
     assert!(!leaves(&says_it_runs("2h"), true, 400));
-    assert!(!leaves(&says_it_runs("100s"), true, 80_000), "after the second round it would lose more than is left");
+    let mut short = says_it_runs("200s");
+    assert!(!leaves(&short, true, 80_000), "after the second round it would lose more than is left");
+    short["caldera.dev/checkpoint-interval"] = "5s".into();
+    assert!(leaves(&short, true, 80_000), "it has saved all but five seconds");
     assert!(!leaves(&json!({"volcano.sh/preemptable": "true"}), true, 80_000), "nobody knows how long it runs");
     assert!(!leaves(&json!({"caldera.dev/running-estimate": "2h"}), true, 80_000), "it may not be evicted");
 }

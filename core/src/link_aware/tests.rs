@@ -1,7 +1,10 @@
 //! Gangs whose clusters are too far apart, by hand.
 
 use super::*;
-use crate::queue::preemption::{EvictionHistory, RunningJob};
+use crate::{
+    queue::preemption::{RunningJob, tests::candidate},
+    resources::Resources,
+};
 
 const NOW: i64 = 100_000;
 
@@ -11,23 +14,8 @@ fn at(seconds: i64) -> EpochSeconds {
 
 /// It has run for so many seconds, and has so many left.
 fn gang(name: &str, ran: i64, left: Option<i64>) -> DistantGang {
-    let job = RunningJob {
-        id: name.into(),
-        queue: "q".into(),
-        namespace: "ns".into(),
-        name: name.into(),
-        priority: 0,
-        preemptable: Some(true),
-        best_effort: false,
-        ours: true,
-        created: (NOW - ran).into(),
-        started: Some(at(NOW - ran)),
-        charge: crate::resources::Resources::new(),
-        elastic: None,
-        evictions: EvictionHistory::default(),
-        progressed: false,
-    };
-    let asks = ["m1", "m2"].map(|name| (name.to_owned(), crate::resources::Resources::new())).into();
+    let job = RunningJob { preemptable: Some(true), ..candidate(name, "q", NOW - ran, Resources::new()) };
+    let asks = ["m1", "m2"].map(|name| (name.to_owned(), Resources::new())).into();
     let placed = PlacedJob { job, asks, moved_at: None, avoid: BTreeSet::new() };
     let broken = BrokenLink { from: "m1".into(), to: "m2".into(), why: "is slow".into() };
     DistantGang { placed, broken, ends: left.map(|left| at(NOW + left)) }
@@ -119,4 +107,14 @@ fn who_may_not_be_evicted_or_was_moved_before_stays() {
     assert!(change(|gang| gang.placed.job.preemptable = Some(false)));
     assert!(change(|gang| gang.placed.moved_at = Some(at(0))), "however long ago that was");
     assert!(change(|gang| gang.placed.job.ours = false));
+}
+
+#[test]
+fn who_saves_its_work_leaves_late_in_its_run_too() {
+    let mut late = gang("late", 7_200, Some(3_600));
+    assert!(plan_after(2, &policy(), &[late.clone()]).is_empty(), "it would lose twice what is left");
+    late.placed.job.checkpoint_interval = Some(1_800);
+    assert_eq!(names(&plan_after(2, &policy(), &[late.clone()])), ["late"]);
+    late.placed.job.checkpoint_interval = Some(3_600);
+    assert!(plan_after(2, &policy(), &[late]).is_empty(), "as much as is left");
 }

@@ -8,7 +8,7 @@ use crate::{
     quantity::Quantity,
     queue::{
         JobId,
-        preemption::{EvictionHistory, PreemptionPolicy, RunningJob},
+        preemption::{PreemptionPolicy, RunningJob, tests::candidate},
     },
     resources::Resources,
     time::EpochSeconds,
@@ -65,20 +65,9 @@ impl World {
 
     fn job(&mut self, name: &str, cluster: &'static str, asks: i64, uses: i64) -> &mut Job {
         let running = RunningJob {
-            id: name.into(),
-            queue: "q".into(),
-            namespace: "ns".into(),
-            name: name.into(),
-            priority: 0,
             preemptable: Some(true),
-            best_effort: false,
-            ours: true,
             created: self.now.into(),
-            started: Some(EpochSeconds::new(self.now - 600)),
-            charge: cpu(asks),
-            elastic: None,
-            evictions: EvictionHistory::default(),
-            progressed: false,
+            ..candidate(name, "q", self.now - 600, cpu(asks))
         };
         let job =
             Job { cluster: Some(cluster), asks, uses, running, moved_at: None, avoid: BTreeSet::new(), starts_at: 0 };

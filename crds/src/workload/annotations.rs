@@ -17,9 +17,9 @@ use crate::{
     dns::is_dns_subdomain,
     names::{
         caldera::{
-            ACTED_BY, ACTION, CLUSTERS, DATA, DEVICE_CLAIMS, END_AS, EXCLUDE_CLUSTERS, HOLD, MAX_RUN_TIME, PREFIX,
-            RENDEZVOUS, RENDEZVOUS_CLUSTERSET, RENDEZVOUS_NONE, RUNNING_ESTIMATE, SSH_SECRET, SUBMITTED, SUBMITTER,
-            SUSPENDED,
+            ACTED_BY, ACTION, CHECKPOINT_INTERVAL, CLUSTERS, DATA, DEVICE_CLAIMS, END_AS, EXCLUDE_CLUSTERS, HOLD,
+            MAX_RUN_TIME, PREFIX, RENDEZVOUS, RENDEZVOUS_CLUSTERSET, RENDEZVOUS_NONE, RUNNING_ESTIMATE, SSH_SECRET,
+            SUBMITTED, SUBMITTER, SUSPENDED,
         },
         volcano::{PREEMPTABLE, SLA_WAITING_TIME, TASK_AFFINITY, TASK_ANTI_AFFINITY, TASK_ORDER},
     },
@@ -70,6 +70,12 @@ pub fn max_run_time(object: &Value) -> Option<i64> {
     annotation_of(object, MAX_RUN_TIME).and_then(parse_whole_seconds)
 }
 
+/// Seconds after which it has saved its work, as it says itself.
+#[must_use]
+pub fn checkpoint_interval(object: &Value) -> Option<i64> {
+    annotation_of(object, CHECKPOINT_INTERVAL).and_then(parse_whole_seconds)
+}
+
 pub(super) fn is_true(value: &str) -> bool {
     TRUE.contains(&value)
 }
@@ -91,7 +97,7 @@ fn describe_ignored_annotation(name: &str, value: &str, is_job: bool) -> Option<
     let no_duration = parse_whole_seconds(value).is_none();
     let (is_read, form) = match name {
         HOLD | SUSPENDED => (["true", "false"].contains(&value), "\"true\" or \"false\""),
-        RUNNING_ESTIMATE | MAX_RUN_TIME | SLA_WAITING_TIME => {
+        RUNNING_ESTIMATE | MAX_RUN_TIME | CHECKPOINT_INTERVAL | SLA_WAITING_TIME => {
             (!no_duration, "a duration of a second at least, such as 90s, 45m or 1h30m")
         }
         CLUSTERS | EXCLUDE_CLUSTERS => (parse_names(value).is_some(), "names of clusters, such as member1,member2"),
@@ -145,6 +151,7 @@ mod tests {
             (SUSPENDED, vec!["true", "false"], vec!["TRUE", "on"]),
             (END_AS, vec!["Terminated", "Completed", "Failed"], vec!["Aborted", "completed"]),
             (RUNNING_ESTIMATE, vec!["90s", "1h30m"], vec!["90", "1 hour", "-5m", "0s", "1d"]),
+            (CHECKPOINT_INTERVAL, vec!["30m"], vec!["30", "0s", "often"]),
             (MAX_RUN_TIME, vec!["5s", "4h"], vec!["0", "0s", "500ms", "-2h", "two hours"]),
             (SLA_WAITING_TIME, vec!["10m"], vec!["10"]),
             (PREEMPTABLE, vec!["true", "0"], vec!["yes"]),
@@ -172,6 +179,7 @@ mod tests {
             assert!(said(SUSPENDED) && !is_suspended(&job(SUSPENDED, value)));
             assert!(said(END_AS) && read_end_phase(&job(END_AS, value)).is_none());
             assert!(said(RUNNING_ESTIMATE) && workload::running_estimate(&job(RUNNING_ESTIMATE, value)).is_none());
+            assert!(said(CHECKPOINT_INTERVAL) && checkpoint_interval(&job(CHECKPOINT_INTERVAL, value)).is_none());
             assert!(said(MAX_RUN_TIME) && max_run_time(&job(MAX_RUN_TIME, value)).is_none());
             assert!(said(SLA_WAITING_TIME) && workload::sla_waiting_time(&job(SLA_WAITING_TIME, value)).is_none());
             assert!(said(PREEMPTABLE) && workload::read_preemptable(&job(PREEMPTABLE, value)) == Some(false));

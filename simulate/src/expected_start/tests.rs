@@ -56,6 +56,7 @@ fn waiting(name: &str, gang: Gang) -> LiveJob {
         binding: Arc::new(shape.binding.clone()),
         whole: true,
         submitter: None,
+        checkpoint_interval: None,
         preemptable: None,
         best_effort: false,
         never_preempts: false,

@@ -162,6 +162,7 @@ fn list_running_jobs(site: &Site<'_>, engine: &Engine, evictions: &HashMap<usize
             ours: true,
             created: of.arrival.as_epoch().into(),
             started: Some(since.as_epoch()),
+            checkpoint_interval: terms.checkpoint_interval,
             elastic: None,
             evictions: evictions.get(&job).copied().unwrap_or_default(),
             progressed: false,

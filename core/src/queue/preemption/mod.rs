@@ -28,7 +28,7 @@ mod record;
 mod rule_syntax;
 mod surplus;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod victim_order;
 mod victims;
 mod within_deserved;
@@ -97,6 +97,8 @@ pub struct RunningJob {
     pub created: SubmitTime,
     /// Since when it is placed; `None` while it is only admitted, and has nothing to lose.
     pub started: Option<EpochSeconds>,
+    /// It saves its work at least each so many seconds, if it says so.
+    pub checkpoint_interval: Option<i64>,
     /// What it is charged now.
     pub charge: Resources,
     /// Pods that it can spare, if it is a gang that is placed once.
@@ -108,6 +110,12 @@ pub struct RunningJob {
 }
 
 impl RunningJob {
+    /// Seconds of its run that an eviction loses at most: all of it, or what was not saved yet.
+    pub(crate) fn count_lost_seconds(&self, now: EpochSeconds) -> i64 {
+        let ran = self.started.map_or(0, |started| now.seconds_since(started).max(0));
+        self.checkpoint_interval.map_or(ran, |interval| ran.min(interval.max(0)))
+    }
+
     /// Who started before whom. Kubernetes' times are whole seconds: of jobs that started in the same one, the older
     /// goes first, and then the names decide. So the answer is one that a user can work out, which UIDs would not be. A
     /// job that is only admitted starts last.

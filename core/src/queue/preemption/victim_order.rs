@@ -3,7 +3,8 @@
 //! Rule: best-effort jobs before all others, as the agent of a node evicts them first, unless it takes too many then.
 //! Of each, surplus pods before whole gangs, and of these, reclaim before preempt. Among queues that borrow: near ones
 //! first (Volcano's `VictimQueueOrder`), then those of low priority, then the one that is most over what it deserves at
-//! that point. Within a queue, and among jobs that are preempted: low priority, least lost work, newest.
+//! that point. Within a queue, and among jobs that are preempted: low priority, least lost work, newest. Of who saves
+//! its work at intervals no more than one of these is lost.
 
 use std::{
     cmp::Reverse,
@@ -261,16 +262,16 @@ impl Borrowers {
     }
 }
 
-/// What it costs: the part of the fleet it held, resource by resource, times how long it ran.
+/// What it costs: the part of the fleet it held, resource by resource, times how long it ran since it last saved.
 pub(crate) fn compute_lost_work<'a>(
     (fleet, now): (&Resources, EpochSeconds),
     candidate: &RunningJob,
     amounts: impl Iterator<Item = (&'a ResourceName, impl Into<Amount>)>,
 ) -> i128 {
-    let ran = i128::from(candidate.started.map_or(0, |started| now.seconds_since(started).max(0)));
+    let lost = i128::from(candidate.count_lost_seconds(now));
     let shares = amounts.map(|(name, amount)| {
         let fleet = Amount::from(fleet.get(name.as_str()));
         if fleet.is_positive() { amount.into().max(Amount::ZERO).billionths_of(fleet) } else { Amount::WHOLE }
     });
-    shares.fold(0_i128, i128::saturating_add).saturating_mul(ran)
+    shares.fold(0_i128, i128::saturating_add).saturating_mul(lost)
 }

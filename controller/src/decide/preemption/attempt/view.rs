@@ -202,6 +202,7 @@ pub(crate) fn describe_charged_job(
         ours,
         created: workload.map_or(binding.created.into(), |workload| workload.submit_time_of(binding)),
         started: placed.then(|| binding.scheduled.unwrap_or(unsaid)),
+        checkpoint_interval: workload.and_then(|workload| workload.checkpoint_interval),
         charge,
         // Of what is not dispatched, surplus would go on running.
         elastic: workload

@@ -138,6 +138,7 @@ pub(crate) fn candidate(id: &str, queue: &str, started: i64, charge: Resources) 
         ours: true,
         created: started.into(),
         started: Some(EpochSeconds::new(started)),
+        checkpoint_interval: None,
         charge,
         elastic: None,
         evictions: EvictionHistory::default(),

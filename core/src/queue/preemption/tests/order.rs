@@ -204,6 +204,21 @@ fn in_a_queue_low_priority_then_least_lost_work_then_the_newest_goes_first() {
 }
 
 #[test]
+fn who_saves_its_work_loses_no_more_than_since_it_last_saved() {
+    let mut world = queue_of(&[("long", 0), ("short", 0), ("twin", 0)]);
+    world.candidate("short").started = Some(EpochSeconds::new(900));
+    world.candidate("twin").started = Some(EpochSeconds::new(950));
+    assert_eq!(world.victims(&preemptor("q", 5, cpu(2))), ["twin"]);
+    world.candidate("long").checkpoint_interval = Some(30);
+    assert_eq!(world.victims(&preemptor("q", 5, cpu(2))), ["long"]);
+    // It has run for less than that: nothing is saved yet.
+    world.candidate("twin").checkpoint_interval = Some(600);
+    assert_eq!(world.victims(&preemptor("q", 5, cpu(4))), ["long", "twin"]);
+    let lost = |world: &World, size| world.plan_evictions(&preemptor("q", 5, cpu(size))).unwrap().lost_work;
+    assert_eq!(lost(&world, 4) / lost(&world, 2), (30 + 50) / 30);
+}
+
+#[test]
 fn of_jobs_that_started_in_the_same_second_the_older_is_within_deserved_and_then_the_names_decide() {
     // Half of what `b` has is deserved; the UIDs sort against age, and against the names.
     let job = |uid: &str, name: &str, created: i64| RunningJob {
