@@ -2,6 +2,7 @@
 
 mod growth;
 mod look_on;
+mod moves;
 
 use std::{
     borrow::Cow,
@@ -13,11 +14,10 @@ use std::{
 use caldera_core::{
     fleet::{ReservableCluster, choose_reserved_clusters, list_clusters_reserved_against},
     gang::{ClusterName, Gang, TaskName},
-    inventory::{self, Capacity},
+    inventory::Capacity,
     place::{self, Cluster, Decision},
     queue::{Fit, FitClass, ReservedClusters},
     resources::{ResourceName, Resources},
-    split,
 };
 
 pub use self::growth::Growth;
@@ -239,37 +239,12 @@ impl<'w> Site<'w> {
             .into_iter()
             .enumerate()
             .map(|(i, (cluster, capacity))| match holds.get(&i) {
-                Some(holds) => (cluster, Cow::Owned(with_freed_holds(capacity, holds))),
+                Some(holds) => (cluster, Cow::Owned(moves::with_freed_holds(capacity, holds))),
                 None => (cluster, Cow::Borrowed(capacity)),
             })
             .collect();
         let clusters = after.iter().map(|(cluster, capacity)| (*cluster, capacity.as_ref())).collect();
         place::place_binding(&place::Request { run, ..question(shape, &shape.gang, clusters) }).is_ok()
-    }
-
-    /// Where all of a job would go now if it may go to these clusters alone, and these parts go there before it.
-    pub fn find_in_clusters(&mut self, job: usize, open: &BTreeSet<String>, before: &[Part]) -> Option<Vec<Part>> {
-        let (shape, run) = (self.shape_on(job, None), self.predict_run(job));
-        self.members.refresh();
-        let (all, linked, _) = self.members.view();
-        let left = |(at, (cluster, capacity)): (usize, (&'_ Cluster, &Capacity))| {
-            let there = before.iter().filter(|part| part.cluster == at);
-            let take =
-                |left: Capacity, part: &Part| split::subtract_assumed_pods(left, &part.gang, &part.pods, &part.within);
-            (cluster.clone(), there.fold(capacity.clone(), take))
-        };
-        let is_open = |(_, (cluster, _)): &(usize, (&Cluster, &Capacity))| open.contains(&cluster.name);
-        let after: Vec<(Cluster, Capacity)> = all.into_iter().enumerate().filter(is_open).map(left).collect();
-        let clusters = after.iter().map(|(cluster, capacity)| (cluster, capacity)).collect();
-        let request = place::Request { linked, run, ..question(shape, &shape.gang, clusters) };
-        let decision = place::place_binding(&request).ok()?;
-        Some(self.list_parts(job, &shape.gang, &decision))
-    }
-
-    /// Clusters that a job is to avoid.
-    #[must_use]
-    pub fn avoided_by(&self, job: usize) -> Option<&BTreeSet<ClusterName>> {
-        self.avoided.get(&job)
     }
 
     /// The clusters to keep for a job that does not fit now, and what it lacks there, as the controller finds them.
@@ -312,7 +287,7 @@ impl<'w> Site<'w> {
         let (all, linked, queues) = self.members.view();
         let index: HashMap<&str, usize> = all.iter().enumerate().map(|(i, (one, _))| (one.name.as_str(), i)).collect();
         let allowed = all.iter().filter(|(cluster, _)| !barred.contains(cluster.name.as_str())).copied().collect();
-        let allowed = leave_out_avoided(allowed, self.avoided.get(&job));
+        let allowed = moves::leave_out_avoided(allowed, self.avoided.get(&job));
         let request = place::Request { linked, run, ..question(shape, gang, allowed) };
         // Other kinds are not scheduled by the members' Volcano.
         let own = |cluster: &str| queues[*index.get(cluster)?].get(queue).filter(|_| shape.whole);
@@ -407,21 +382,6 @@ impl Site<'_> {
         }
     }
 
-    /// From now on a job avoids these clusters, as far as there are others.
-    pub fn avoid_clusters(&mut self, job: usize, clusters: BTreeSet<ClusterName>) {
-        self.avoided.insert(job, clusters);
-    }
-
-    /// What a job does now takes so much longer.
-    pub fn delay_end(&mut self, job: usize, by: Millis) {
-        if let JobState::Running { ends, .. } = &mut self.states[job] {
-            *ends = ends.plus(by);
-            self.runs[job] += 1;
-            self.ends.push(Reverse((*ends, job, self.runs[job])));
-            self.recorder.delayed(job, *ends);
-        }
-    }
-
     pub(crate) fn set_now(&mut self, now: Millis) {
         self.grew_somewhere |= self.next_window_end().is_some_and(|end| end <= now);
         self.now = now;
@@ -504,43 +464,6 @@ fn question<'a>(shape: &'a Shape, gang: &'a Gang, clusters: Vec<(&'a Cluster, &'
         linked: &[],
         run: None,
     }
-}
-
-/// The clusters without those that are to be avoided, if any are left.
-fn leave_out_avoided<'a>(
-    clusters: Vec<(&'a Cluster, &'a Capacity)>,
-    avoided: Option<&BTreeSet<ClusterName>>,
-) -> Vec<(&'a Cluster, &'a Capacity)> {
-    let Some(avoided) = avoided else { return clusters };
-    let others = clusters.iter().filter(|(cluster, _)| !avoided.contains(cluster.name.as_str()));
-    let others: Vec<_> = others.copied().collect();
-    if others.is_empty() { clusters } else { others }
-}
-
-/// The capacity with these parts of its nodes free.
-fn with_freed_holds(capacity: &Capacity, holds: &[&Hold]) -> Capacity {
-    let mut by_node: BTreeMap<&Arc<str>, Resources> = BTreeMap::new();
-    for hold in holds {
-        by_node.entry(&hold.node).or_default().add(&hold.amount);
-    }
-    let mut after = Vec::with_capacity(capacity.shapes.len());
-    for shape in &capacity.shapes {
-        let (touched, same): (Vec<_>, Vec<_>) =
-            shape.nodes.iter().cloned().partition(|node| by_node.contains_key(node.name()));
-        if !same.is_empty() {
-            after.push(inventory::NodeShape { nodes: same, ..shape.clone() });
-        }
-        for node in touched {
-            let mut one = inventory::NodeShape { nodes: vec![node.clone()], ..shape.clone() };
-            for (name, amount) in by_node[node.name()].iter() {
-                if let Some(free) = Arc::make_mut(&mut one.free).get_mut(name) {
-                    *free = free.saturating_add(amount);
-                }
-            }
-            after.push(one);
-        }
-    }
-    capacity.with_shapes(after)
 }
 
 /// A job with fewer pods than it wants runs longer, in proportion; more pods (copies) are no faster.
