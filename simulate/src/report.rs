@@ -8,6 +8,7 @@
 //! | SOR | allocated x time / capacity x time: over all, until the last arrival, and only while some job waited |
 //! | held idle | the part of capacity x time that is bound to jobs which can not run yet |
 //! | lost | the part of allocated x time of runs that were cut short |
+//! | data fetched | bytes of data that were not where jobs were sent, each time; sizes in other units do not count |
 //! | GFR | nodes of which some but not all is free / nodes that have any, over time; of open: / nodes with some free |
 //! | deviation, Jain | see `metrics::fairness`: only while some queue wants more than it has |
 //! | starved | waited more than so many times the bound of `metrics::backlog` (and a minute) |
@@ -137,6 +138,9 @@ pub struct Report {
     pub held_idle: Ratio,
     /// See the module.
     pub lost: Ratio,
+    /// See the module; `None` where no job says where its data is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fetched_bytes: Option<u64>,
     /// See the module.
     pub gfr: Ratio,
     /// See the module.
@@ -265,6 +269,7 @@ impl Report {
             sor_while_waiting: Ratio::of(times.allocated_waiting, times.capacity_waiting),
             held_idle: Ratio::of(times.allocated.saturating_sub(times.working), times.capacity),
             lost: Ratio::of(outcome.lost, times.allocated),
+            fetched_bytes: outcome.fetched,
             gfr: Ratio::of(times.fragmented, times.nodes),
             gfr_of_open: Ratio::of(times.fragmented, times.open),
             shares: Shares {

@@ -42,6 +42,9 @@ pub struct Outcome {
     pub fairness: Sums,
     /// Units of the resource times milliseconds of runs that were cut short.
     pub lost: u128,
+    /// Bytes that jobs had to fetch, since their data was not where they were sent; `None` where no job says where its
+    /// data is.
+    pub fetched: Option<u64>,
     /// The horizon, or when something last happened.
     pub end: Millis,
     /// What was reported about.
@@ -140,8 +143,9 @@ pub(crate) fn simulate_while_there_is_time<'w>(
     let end = site.recorder.last_change();
     let never = if options.until_started || looked_to.is_some() { Vec::new() } else { list_never(&mut site) };
     let (fairness, capacity) = (site.recorder.fairness(), site.members.tally().capacity);
+    let fetched = world.jobs.iter().any(|job| job.shape.gang.data.is_some()).then_some(site.recorder.fetched);
     let (jobs, samples, lost) = (site.recorder.jobs, site.recorder.samples, site.recorder.lost);
-    Outcome { jobs, never, samples, fairness, lost, end, resource, capacity, first_capacity, looked_to }
+    Outcome { jobs, never, samples, fairness, lost, fetched, end, resource, capacity, first_capacity, looked_to }
 }
 
 /// Each that waits is placed into the empty clusters once.

@@ -359,6 +359,7 @@ impl Site<'_> {
         self.free = None;
         let after_window = self.is_after_window(job, &parts);
         self.recorder.sent(job, after_window);
+        self.recorder.fetched(self.count_missing_bytes(job, &parts));
         let pods = parts.iter().flat_map(|part| &part.pods).map(|pods| u64::from(*pods)).sum();
         let (mut missing, mut holds) = (0, Vec::new());
         for part in parts {
@@ -380,6 +381,17 @@ impl Site<'_> {
             self.recorder.evicted(job);
             self.release_holds(job, JobState::Waiting);
         }
+    }
+
+    /// Bytes of a job's data that are not in the clusters that its parts go to.
+    fn count_missing_bytes(&self, job: usize, parts: &[Part]) -> u64 {
+        let Some(data) = &self.world.jobs[job].shape.gang.data else { return 0 };
+        let of = |part: &Part| {
+            let cluster = &self.world.clusters[part.cluster].cluster;
+            let missing = data.list_missing(|place| cluster.has_data(place)).filter(|piece| piece.in_bytes);
+            missing.map(|piece| piece.size.unsigned_abs()).fold(0, u64::saturating_add)
+        };
+        parts.iter().map(of).fold(0, u64::saturating_add)
     }
 
     pub(crate) fn set_now(&mut self, now: Millis) {

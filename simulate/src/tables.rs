@@ -76,12 +76,21 @@ const NUMBERS: [Row; 20] = [
     ),
 ];
 
+/// The same, where some job says where its data is.
+const FETCHED: Row = (
+    "data fetched",
+    |r| r.fetched_bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{} Gi", bytes.div_ceil(1 << 30))),
+    "data that is not where jobs are sent, each time; sizes that are not in bytes do not count",
+);
+
 /// Three tables: all numbers, waits by size class, waits by queue; then what each number is, one a line.
 #[must_use]
 pub fn tables(reports: &[Report]) -> String {
+    let has_data = reports.iter().any(|report| report.fetched_bytes.is_some());
+    let numbers: Vec<Row> = NUMBERS.into_iter().chain(has_data.then_some(FETCHED)).collect();
     let mut all = table("", reports);
-    for (name, number, _) in NUMBERS {
-        all.add_row([name.to_owned()].into_iter().chain(reports.iter().map(number)));
+    for (name, number, _) in &numbers {
+        all.add_row([(*name).to_owned()].into_iter().chain(reports.iter().map(number)));
     }
     let classes: BTreeSet<Class> =
         reports.iter().flat_map(|report| report.wait_seconds_by_class.keys().copied()).collect();
@@ -100,12 +109,12 @@ pub fn tables(reports: &[Report]) -> String {
         let cells = reports.iter().map(|report| waits(report.wait_seconds_by_queue.get(queue)));
         by_queue.add_row([queue.to_string()].into_iter().chain(cells));
     }
-    format!("{all}\n{by_class}\n{by_queue}\n\n{}", format_legend())
+    format!("{all}\n{by_class}\n{by_queue}\n\n{}", format_legend(&numbers))
 }
 
-fn format_legend() -> String {
-    let width = NUMBERS.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
-    NUMBERS.iter().fold(String::new(), |mut text, (name, _, meaning)| {
+fn format_legend(numbers: &[Row]) -> String {
+    let width = numbers.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
+    numbers.iter().fold(String::new(), |mut text, (name, _, meaning)| {
         // Writing to a text never fails.
         let _ = writeln!(text, "{name:width$}  {meaning}");
         text

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use caldera_core::{
     card_choice::read_card_models,
+    gang::Gang,
     node_groups::{NODE_GROUP, NodeGroupAffinity},
     quantity::Quantity,
     queue::{PriorityAging, QueueSpec, ReservationWait},
@@ -439,4 +440,25 @@ fn jobs_use_the_nodes_of_their_queues_groups_by_every_policy() {
     let late =
         [("first", 0, 10_000), ("second", 10_000, 15_000), ("third", 10_000, 15_000), ("fourth", 15_000, 20_000)];
     assert_history(&world, PolicyName::Fifo, &late);
+}
+
+#[test]
+fn a_job_goes_where_its_data_is_and_what_it_has_to_fetch_is_counted() {
+    let with_data = |data: &str| {
+        let gang = gang(vec![task("pod", 1, 1, gpus(1))]);
+        Shapes::default().gang(Gang { data: Some(Arc::new(data.parse().unwrap())), ..gang })
+    };
+    let fleet = || vec![cluster("m1", &[(1, gpus(1))]), cluster("m2", &[(1, gpus(4))])];
+    let fetched = |data: &str, policy: PolicyName| {
+        let jobs = vec![job("a", "q", 0, 1_000, with_data(data)), job("b", "q", 0, 1_000, with_data(data))];
+        let world = world(fleet(), jobs);
+        Report::new("", &world, &outcome(&world, policy), 4).fetched_bytes
+    };
+    // Only one of them finds a place in m1; the other has it all to fetch. By best fit both would go there.
+    assert_eq!(fetched("cluster=m1:2Gi", PolicyName::Caldera), Some(2 << 30));
+    assert_eq!(fetched("cluster=m2:2Gi", PolicyName::Caldera), Some(0));
+    assert_eq!(fetched("cluster=m2:2Gi,cluster=m1:1Gi", PolicyName::Caldera), Some(2 << 30));
+    assert_eq!(fetched("cluster=m1:7", PolicyName::Caldera), Some(0), "it is not said how much that is");
+    let plain = world(fleet(), vec![job("a", "q", 0, 1_000, shape(1, 1))]);
+    assert_eq!(Report::new("", &plain, &outcome(&plain, PolicyName::Caldera), 4).fetched_bytes, None);
 }

@@ -36,9 +36,10 @@ or CSV with the columns cluster, count and a column for each resource. A trace i
   job,queue,priority,arrival,run,estimate,task,replicas,min,cpu,memory,nvidia.com/gpu
   train,ml,0,0,3600,4000,master,1,1,8,32Gi,
   train,,,,,,worker,16,8,8,64Gi,8
-with columns namespace and user for whose a job is, and cards for the models that a task may use (A100|H100),
-where job, arrival and run are needed (seconds, or a number with ms, s, m, h, d), rows of one job are one gang, and what
-is not a column named here is a resource. The files of the Alibaba cluster trace program are read too: openb_nodes.csv
+with columns namespace and user for whose a job is, cards for the models that a task may use (A100|H100), qos for the
+level of its pods (BE) and data for where a job's data is, as annotation caldera.dev/data says it. Needed are job,
+arrival and run (seconds, or a number with ms, s, m, h, d); rows of one job are one gang, and what is not a column named
+here is a resource. The files of the Alibaba cluster trace program are read too: openb_nodes.csv
 and spot_nodes.csv as fleets, openb_pods.csv (--trace-format openb) and dlrm_instances.csv (dlrm).
 
 Wrong input ends with exit code 2 and a sentence that says where.";

@@ -88,7 +88,9 @@ pub fn compute_data_costs(gang: &Gang, binding: &Binding, clusters: &[&Cluster],
 }
 
 impl Cluster {
-    fn has_data(&self, place: &DataPlace) -> bool {
+    /// Whether it has what is in a place.
+    #[must_use]
+    pub fn has_data(&self, place: &DataPlace) -> bool {
         match place {
             DataPlace::Cluster(name) => *name == self.name,
             DataPlace::Region(region) => *region == self.region,

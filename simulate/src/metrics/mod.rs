@@ -74,6 +74,8 @@ pub struct Recorder {
     working_nano: i128,
     /// Units of the main resource times milliseconds of runs that were cut short.
     pub(crate) lost: u128,
+    /// Bytes that jobs had to fetch, each time that they were sent somewhere.
+    pub(crate) fetched: u64,
     books: Books,
     fairness: fairness::Fairness,
     fleet: Backlog,
@@ -150,6 +152,7 @@ impl Recorder {
             clock: world.start,
             working_nano: 0,
             lost: 0,
+            fetched: 0,
             fairness: fairness::Fairness::new(&world.queues, main, &total, largest),
             books,
             fleet: Backlog::default(),
@@ -186,6 +189,11 @@ impl Recorder {
         self.jobs[job].clusters = 0;
         self.facts[job].stage = Stage::Sent;
         (self.now.waiting, self.now.sent) = (self.now.waiting - 1, self.now.sent + 1);
+    }
+
+    /// What is not there where a job was sent.
+    pub(crate) const fn fetched(&mut self, bytes: u64) {
+        self.fetched = self.fetched.saturating_add(bytes);
     }
 
     /// Parts were bound.

@@ -9,7 +9,8 @@
 //! train,,,,,,worker,16,8,8,64Gi,8
 //! ```
 //! `namespace` and `user` say whose a job is, and `cards` which models of a card a task may use, the best first
-//! (`A100|H100`, as annotation `volcano.sh/card.name`). `qos` is `BE` of best-effort pods, or `LC`, `HLS` or `LS`; a
+//! (`A100|H100`, as annotation `volcano.sh/card.name`). `data` says where a job's data is, as annotation
+//! `caldera.dev/data` does, in quotes where it has commas. `qos` is `BE` of best-effort pods, or `LC`, `HLS` or `LS`; a
 //! job is best effort where all of its tasks are. Needed are `job`, `arrival` and `run` (seconds, or a number with ms,
 //! s, m, h, d). Without `replicas` it is one, and without `min` all of them are needed; every other column is a
 //! resource, asked for by each pod.
@@ -21,7 +22,8 @@ use std::{
 
 use caldera_core::{
     card_choice::read_card_models,
-    gang::{QueueName, Task},
+    declared_data::Data,
+    gang::{Gang, QueueName, Task},
     quantity::Quantity,
     resources::{ResourceName, Resources},
 };
@@ -33,7 +35,7 @@ use super::{
 use crate::world::{self, Job, JobTerms, Shapes};
 
 /// Columns that are no resources.
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 14] = [
     "job",
     "queue",
     "namespace",
@@ -47,6 +49,7 @@ const KNOWN: [&str; 13] = [
     "min",
     "cards",
     "qos",
+    "data",
 ];
 /// QoS levels of pods, the one first that gives way first.
 const QOS_LEVELS: [&str; 4] = ["BE", "LS", "HLS", "LC"];
@@ -106,6 +109,7 @@ fn read_own_trace(
     }
     let job = |(name, row): (String, Row<'_>)| {
         let gang = world::gang(tasks.remove(&name).unwrap_or_default());
+        let gang = Gang { data: row.maybe::<Data>("data")?.map(Arc::new), ..gang };
         if gang.min_available == 0 {
             return Err(row.wrong(format!("job {name} needs no pod at all: min is 0 for every task")));
         }
@@ -287,5 +291,15 @@ mod tests {
         let rough = of(Estimates::Rough);
         assert!(rough.iter().flatten().all(|time| (100_000..=500_000).contains(&time.0)), "{rough:?}");
         assert!(rough[0] != rough[1] && rough == of(Estimates::Rough));
+    }
+
+    #[test]
+    fn a_job_says_where_its_data_is_as_its_annotation_does() {
+        let text = "job,arrival,run,cpu,data\na,0,1,1,\"cluster=m1:200Gi,region=eu:1Ti\"\nb,0,1,1,\n";
+        let trace = read(text, &TraceOptions::default()).unwrap();
+        let data = |job: usize| trace.jobs[job].shape.gang.data.as_deref().cloned();
+        assert_eq!((data(0), data(1)), (Some("cluster=m1:200Gi,region=eu:1Ti".parse().unwrap()), None));
+        let wrong = read("job,arrival,run,cpu,data\na,0,1,1,rack=7\n", &TraceOptions::default()).unwrap_err();
+        assert!(wrong.to_string().contains("\"rack=7\" is not KEY=VALUE"), "{wrong}");
     }
 }
