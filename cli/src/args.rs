@@ -20,6 +20,7 @@ mod values;
 use caldera_runtime::telemetry::Format;
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::probe::check_peers;
 pub use self::{
     ask::{
         ClusterAction, ClusterDrainArgs, ClusterListArgs, ClusterNamesArgs, EventsArgs, HistoryArgs, MaintenanceArgs,

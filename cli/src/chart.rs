@@ -8,6 +8,7 @@
 
 mod components;
 mod karmada;
+mod refusals;
 mod settings;
 mod template;
 

@@ -19,6 +19,8 @@ const WEBHOOK_PORT: u16 = 8443;
 const CONSOLE_PORT: u16 = 8444;
 /// Where a collector listens for those of other members.
 const PROBE_PORT: u16 = 7950;
+/// The longest name of a member whose collector runs beside the control plane: its labels are named after it.
+pub const MOST_COLLECTOR_NAME: usize = 63 - "caldera-inventory-".len();
 /// Where the certificate is mounted that collectors show each other.
 const PROBE_DIR: &str = "/etc/caldera/probe";
 /// Where a kubeconfig is mounted.

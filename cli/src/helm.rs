@@ -208,6 +208,8 @@ fn helm_refuses_values_that_make_no_sense() {
         (&["caldera", "--set", "image=i", "--set", "callers={}"], "callers"),
         (&["caldera", "--set", "image=i", "--set", "probe.peers={m2=h:1}"], "secretName"),
         (&["caldera", "--set", "image=i", "--set", "probe.secretName=s,probe.peers={m2}"], "peers"),
+        (&["caldera", "--set", "image=i", "--set", "inventory.extraArgs={--probe-interval=9}"], "in probe.peers"),
+        (&["caldera", "--set", "image=i,probe.secretName=s", "--set", "collectors={a.b}"], "a.b has a dot"),
         (&["caldera", "--set", "image=i", "--set", "callers={Two Words}"], "callers"),
         (&["caldera", "--set", "image=i", "--set", "callerAddresses={nonsense}"], "callerAddresses"),
         (&["caldera", "--set", "image=i", "--set", "controller=null"], "controller"),

@@ -6,7 +6,7 @@
 use std::{fs, process::ExitCode};
 
 use anyhow::Context;
-use caldera_crds::trusted::TrustedWriters;
+use caldera_crds::{dns::is_dns_label, trusted::TrustedWriters};
 use caldera_runtime::{
     probe::Peer,
     watch::api_resource,
@@ -16,8 +16,8 @@ use caldera_webhook::Endpoint;
 use serde_json::{Value, json};
 
 use crate::{
-    args::{ManifestGroup, ManifestsArgs},
-    deploy::{self, Deploy, ProbeSettings},
+    args::{ManifestGroup, ManifestsArgs, check_peers},
+    deploy::{self, Deploy, MOST_COLLECTOR_NAME, ProbeSettings},
     output,
     roles::{Granted, build_component_roles, build_shadow_roles},
 };
@@ -43,10 +43,12 @@ fn build_deployment_objects(args: &ManifestsArgs) -> anyhow::Result<Option<Vec<V
     let args = &args.deploy;
     let (image, namespace) = (args.image.as_deref(), args.namespace.clone());
     anyhow::ensure!(args.probe_secret.is_none() || !args.collectors.is_empty(), "--probe-secret is for a --collector");
+    check_peers(&args.probe_peers).map_err(anyhow::Error::msg)?;
     let peers = args.probe_peers.iter().map(|Peer { cluster, address }| format!("{cluster}={address}")).collect();
     let probe = args.probe_secret.clone().map(|secret| ProbeSettings { secret, peers });
     if args.deployments {
         let image = image.context("--deployments wants --image")?.to_owned();
+        args.collectors.iter().try_for_each(|name| check_collector_name(name, probe.is_some()))?;
         let (callers, caller_addresses) = (args.callers.clone(), args.caller_addresses.clone());
         let (collectors, console) = (args.collectors.clone(), args.console);
         let (stock_scheduler, register_url) = (args.stock_scheduler, args.register_url.clone());
@@ -110,6 +112,20 @@ fn build_group_objects(args: &ManifestsArgs) -> anyhow::Result<Vec<Value>> {
         objects.extend(list_admission_policies(&args.trusted.to_writers(), args.require_queue_access));
     }
     Ok(objects)
+}
+
+/// Names of objects and labels beside the control plane are made of that of a member.
+fn check_collector_name(name: &str, is_measuring: bool) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        name.len() <= MOST_COLLECTOR_NAME,
+        "--collector {name}: it has more than {MOST_COLLECTOR_NAME} characters, too many for the labels of its collector"
+    );
+    anyhow::ensure!(
+        !is_measuring || is_dns_label(name),
+        "--collector {name} is no DNS label, and its Service caldera-probe-{name} would be none: run its collector inside \
+         the member, by --member, or leave out --probe-secret"
+    );
+    Ok(())
 }
 
 /// The admission policies; those on queues only where naming one wants a right.
@@ -227,6 +243,18 @@ pub fn build_apply_write(object: Value, manager: &'static str) -> anyhow::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_collector_of_which_no_object_can_be_named_is_refused() {
+        let refuse = |name: &str, is_measuring| check_collector_name(name, is_measuring).err().map(|it| it.to_string());
+        assert_eq!((refuse("eu.m2", false), refuse("eu-m2", true)), (None, None));
+        let why = "--collector eu.m2 is no DNS label, and its Service caldera-probe-eu.m2 would be none: run its collector \
+                   inside the member, by --member, or leave out --probe-secret";
+        assert_eq!(refuse("eu.m2", true).as_deref(), Some(why));
+        let long = "m".repeat(MOST_COLLECTOR_NAME);
+        assert_eq!(refuse(&long, true), None);
+        assert!(refuse(&(long + "m"), false).unwrap().contains("more than 45 characters"));
+    }
 
     #[test]
     fn a_webhooks_url_has_a_host_and_no_more_than_a_path() {

@@ -62,7 +62,8 @@ pub struct DeployArgs {
     #[arg(long = "collector", value_name = "CLUSTER")]
     pub collectors: Vec<String>,
     /// Lets each collector measure the way to other members, by the certificate in this Secret: `tls.crt`, `tls.key`
-    /// and `ca.crt`. Each gets a Service of type LoadBalancer.
+    /// and `ca.crt`. Each gets a Service of type LoadBalancer. With --deployments they run beside the control plane
+    /// and measure its way to others; with --member that of the member.
     #[arg(long, requires = "image", value_name = "SECRET")]
     pub probe_secret: Option<String>,
     /// Another member, and where its collector listens. All collectors may be given all members: each leaves out its

@@ -19,7 +19,8 @@ pub struct ProbeArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub probe_listen: Option<SocketAddr>,
     /// Another member, and where its collector listens, as in `member2=203.0.113.7:7950`. Latency and bandwidth to it
-    /// are measured and published. The collector's own member is left out, so that all may be given the same list.
+    /// are measured and published. The collector's own member is left out, so that all may be given the same list. One
+    /// that runs beside the control plane measures the way of the control plane, not that of its member.
     #[arg(long = "probe-peer", value_name = "NAME=HOST:PORT", value_delimiter = ',', value_parser = parse_peer)]
     pub probe_peers: Vec<Peer>,
     /// PEM certificate chain that is shown to other collectors, for the name `caldera-probe`.
@@ -76,15 +77,7 @@ impl ProbeArgs {
         if self.probe_listen.is_none() && self.is_used() && self.list_peers(cluster).is_empty() {
             return Err(format!("--probe-peer {cluster}: that is the member of this collector, and there is no other"));
         }
-        let mut addresses = BTreeMap::new();
-        for Peer { cluster, address } in &self.probe_peers {
-            if let Some(other) = addresses.insert(cluster, address) {
-                return Err(format!("--probe-peer {cluster} is given twice, at {other} and at {address}"));
-            }
-        }
-        if addresses.len() > MOST_PEERS {
-            return Err(format!("--probe-peer: {} are given, and {MOST_PEERS} can be measured", addresses.len()));
-        }
+        check_peers(&self.probe_peers)?;
         let (latency, bandwidth) = (self.probe_interval, self.probe_bandwidth_interval);
         if !self.probe_bytes_a_day.is_zero() && bandwidth < latency {
             return Err(format!(
@@ -94,6 +87,20 @@ impl ProbeArgs {
         }
         Ok(())
     }
+}
+
+/// That no member is given twice, and not too many are.
+pub(crate) fn check_peers(peers: &[Peer]) -> Result<(), String> {
+    let mut addresses = BTreeMap::new();
+    for Peer { cluster, address } in peers {
+        if let Some(other) = addresses.insert(cluster, address) {
+            return Err(format!("--probe-peer {cluster} is given twice, at {other} and at {address}"));
+        }
+    }
+    if addresses.len() > MOST_PEERS {
+        return Err(format!("--probe-peer: {} are given, and {MOST_PEERS} can be measured", addresses.len()));
+    }
+    Ok(())
 }
 
 fn parse_bytes(text: &str) -> Result<Quantity, String> {
@@ -155,6 +162,7 @@ mod tests {
         for words in [
             "",
             "--probe-listen 127.0.0.1:1 --probe-insecure --probe-bytes-a-day 0",
+            "--probe-listen 127.0.0.1:1 --probe-cert-file a --probe-key-file b --probe-ca-file c",
             "--probe-peer m2=h:1,m3=h:1 --probe-cert-file a --probe-key-file b --probe-ca-file c --probe-interval 9",
             "--probe-peer m2=h:1 --probe-insecure --probe-interval 7200 --probe-bytes-a-day 0",
             "--probe-peer m1=h:1,m2=h:1 --probe-insecure",

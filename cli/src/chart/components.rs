@@ -3,10 +3,13 @@
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use caldera_crds::{DNS_LABEL, DNS_SUBDOMAIN, trusted::Writer};
+use caldera_runtime::probe::MOST_PEERS;
 use serde_json::{Value, json};
 
 use super::{
-    BEFORE_UNINSTALL, END, GROUP, USER, describe_writers, has_same_name, render_chart_yaml, render_yaml,
+    BEFORE_UNINSTALL, END, GROUP, USER, describe_writers, has_same_name,
+    refusals::build_guard,
+    render_chart_yaml, render_yaml,
     settings::{describe_schemas, describe_values, mark_deployment, write_marks},
     template::merge_variants,
 };
@@ -201,11 +204,13 @@ fn describe_names(about: &str, pattern: &str, least: usize) -> Value {
 /// What collectors measure the way to other members by.
 fn describe_probe() -> Value {
     let name = format!("^$|{DNS_SUBDOMAIN}");
+    let mut peers = describe_names("Members, and where their collectors listen", PEER, 0);
+    peers["maxItems"] = MOST_PEERS.into();
     json!({
         "type": "object", "additionalProperties": false, "required": ["secretName", "peers"],
         "properties": {
             "secretName": {"type": "string", "pattern": name, "description": "Secret with tls.crt, tls.key and ca.crt"},
-            "peers": describe_names("Members, and where their collectors listen", PEER, 0),
+            "peers": peers,
         },
         // Peers alone are not measured.
         "if": {"properties": {"peers": {"minItems": 1}}},
@@ -303,6 +308,8 @@ pub(super) fn build_component_chart() -> BTreeMap<&'static str, String> {
                   # Collectors measure the way to other members where a Secret is named, with tls.crt, tls.key and ca.crt\n\
                   # for the name caldera-probe. peers are the members, and where their collectors listen, as\n\
                   # member2=203.0.113.7:7950; each collector leaves out its own. Each gets a Service of type LoadBalancer.\n\
+                  # These collectors run beside the control plane, and measure its way to others, not that of the members: for\n\
+                  # that run each inside its member, by caldera manifests --member (docs/tasks/topology.md).\n\
                   probe:\n  secretName: \"\"\n  peers: []\n\
                   # Leaves placement to karmada-scheduler, and runs no scheduler of ours.\nstockScheduler: false\n\
                   # Whom the webhook trusts, the same as in charts/caldera-karmada; nobody named is the default.\n\
@@ -325,6 +332,7 @@ pub(super) fn build_component_chart() -> BTreeMap<&'static str, String> {
         ("Chart.yaml", render_chart_yaml("caldera", "Caldera's components, beside Karmada's control plane")),
         ("values.yaml", values),
         ("values.schema.json", format!("{schema:#}\n")),
+        ("templates/guard.yaml", build_guard()),
         ("templates/components.yaml", fill(&others)),
         ("templates/placement.yaml", format!("{STOCK_BEGIN}{}{STOCK_ELSE}{}{END}", fill(&stock), fill(&ours))),
         ("templates/collectors.yaml", format!("{{{{- range $.Values.collectors }}}}\n{collectors}{{{{- end }}}}\n")),

@@ -2,8 +2,9 @@
 //! for machines without Helm.
 //!
 //! Forms: `{{- if E }}`, `{{- with E }}`, `{{- range E }}`, `{{- else }}` and `{{- end }}` on lines of their own, one
-//! within another, and `{{ E }}` inside a line. E is `.`, a path such as `$.Values.image`, a text in double quotes, an
-//! E in parentheses, or a function of them, piped or not. An unknown one fails the test that renders it.
+//! within another, `{{- fail E }}` on one, and `{{ E }}` inside a line. E is `.`, a path such as `$.Values.image`, a
+//! text in double quotes, an E in parentheses, or a function of them, piped or not. An unknown one fails the test that
+//! renders it.
 
 use base64::Engine as _;
 use serde_json::Value;
@@ -51,15 +52,20 @@ fn write_variants(condition: &str, only: &mut String, other: &mut String, text: 
     (*only, *other) = (String::new(), String::new());
 }
 
-/// What Helm makes of a template.
+/// What Helm makes of a template that refuses nothing.
 pub(crate) fn render_template(template: &str, root: &Value) -> String {
-    let lines: Vec<&str> = template.lines().collect();
-    let mut text = String::new();
-    render_lines(&lines, root, root, &mut text);
-    text
+    try_render_template(template, root).unwrap_or_else(|refused| panic!("it is refused: {refused}"))
 }
 
-fn render_lines(lines: &[&str], root: &Value, dot: &Value, text: &mut String) {
+/// What Helm makes of a template, or the sentence with which that refuses.
+pub(crate) fn try_render_template(template: &str, root: &Value) -> Result<String, String> {
+    let lines: Vec<&str> = template.lines().collect();
+    let mut text = String::new();
+    render_lines(&lines, root, root, &mut text)?;
+    Ok(text)
+}
+
+fn render_lines(lines: &[&str], root: &Value, dot: &Value, text: &mut String) -> Result<(), String> {
     let mut at = 0;
     while at < lines.len() {
         let Some(action) = find_action(lines[at]) else {
@@ -68,21 +74,25 @@ fn render_lines(lines: &[&str], root: &Value, dot: &Value, text: &mut String) {
             continue;
         };
         let (word, expression) = action.split_once(' ').unwrap_or_else(|| panic!("{action:?} begins nothing"));
+        if word == "fail" {
+            return Err(evaluate(expression, root, dot).as_str().unwrap_or_default().to_owned());
+        }
         let (otherwise, end) = find_end(lines, at);
         let body = &lines[at + 1..otherwise.unwrap_or(end)];
         let other = otherwise.map_or(&[][..], |otherwise| &lines[otherwise + 1..end]);
         let value = evaluate(expression, root, dot);
         match (word, is_true(&value)) {
-            ("if", true) => render_lines(body, root, dot, text),
-            ("with", true) => render_lines(body, root, &value, text),
-            ("if" | "with", false) => render_lines(other, root, dot, text),
+            ("if", true) => render_lines(body, root, dot, text)?,
+            ("with", true) => render_lines(body, root, &value, text)?,
+            ("if" | "with", false) => render_lines(other, root, dot, text)?,
             ("range", _) => {
-                value.as_array().unwrap().iter().for_each(|one| render_lines(body, root, one, text));
+                value.as_array().unwrap().iter().try_for_each(|one| render_lines(body, root, one, text))?;
             }
             _ => panic!("{word:?} is not known"),
         }
         at = end + 1;
     }
+    Ok(())
 }
 
 fn find_action(line: &str) -> Option<&str> {
@@ -98,6 +108,7 @@ fn find_end(lines: &[&str], from: usize) -> (Option<usize>, usize) {
             Some("end") => depth -= 1,
             Some("else") if depth == 0 => otherwise = Some(at),
             Some("else") | None => {}
+            Some(action) if action.starts_with("fail ") => {}
             Some(_) => depth += 1,
         }
     }
@@ -166,6 +177,11 @@ fn apply(stage: &str, piped: Option<Value>, root: &Value, dot: &Value) -> Value 
         ("toJson", 1) => given[0].to_string().into(),
         ("b64enc", 1) => base64::engine::general_purpose::STANDARD.encode(text(0)).into(),
         ("trimSuffix", 2) => text(1).strip_suffix(text(0)).unwrap_or(text(1)).into(),
+        ("or", 2) => given.iter().find(|one| is_true(one)).unwrap_or(&given[1]).clone(),
+        ("gt", 2) => (given[0].as_u64() > given[1].as_u64()).into(),
+        ("len", 1) => text(0).len().into(),
+        ("hasPrefix", 2) => text(1).starts_with(text(0)).into(),
+        ("contains", 2) => text(1).contains(text(0)).into(),
         ("has", 2) => list(1).contains(&given[0]).into(),
         ("sortAlpha", 1) => {
             let mut all = list(0).clone();
