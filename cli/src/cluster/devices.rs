@@ -1,13 +1,14 @@
 //! What a member has by DeviceClass, and what of it pods claim, as its collector published it.
 //!
 //! Rule: Karmada's summary of a cluster has no devices that are claimed. They are in the parts of the inventory, which
-//! are large, so that they are read of one member that is described, and not of all that are listed. What is no longer
-//! trusted is not shown.
+//! are large, so that they are read of one member that is described, and not of all that are listed. The small object
+//! with the heartbeat comes first: where it is no longer trusted, or announces more parts than there may be, nothing
+//! else is read, and nothing is shown.
 
 use std::collections::BTreeMap;
 
 use caldera_core::{device::DEVICE_CLASS_PREFIX, quantity::Quantity, resources::Resources};
-use caldera_crds::published::{ClusterInventory, Contents, MOST_PARTS, MemberObjects, decode_part};
+use caldera_crds::published::{ClusterInventory, Contents, MOST_PARTS, decode_part};
 use caldera_runtime::members::collector::inventory_resource;
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
@@ -17,6 +18,9 @@ use crate::objects::get_object;
 
 /// Parts that are read at once.
 const AT_ONCE: usize = 16;
+
+/// What is claimed, and all that there is, by resource.
+type Amounts = (Resources, Resources);
 
 /// Claimed devices and all, by DeviceClass; none where nobody publishes the member.
 pub(super) async fn read_devices(
@@ -29,22 +33,37 @@ pub(super) async fn read_devices(
         let object = get_object(client, &resource, None, &name).await?.ok().flatten();
         Ok(object.and_then(|object| serde_json::from_value(object).ok()))
     };
-    let mut objects = MemberObjects::default();
-    read(cluster.to_owned()).await?.into_iter().for_each(|object| objects.apply(object));
-    let names = (0..objects.parts_wanted().min(MOST_PARTS)).map(|part| format!("{cluster}.{part}"));
-    let parts: Vec<_> = stream::iter(names.map(read)).buffered(AT_ONCE).try_collect().await?;
-    parts.into_iter().flatten().for_each(|object| objects.apply(object));
-    let published = objects.assemble_if_complete().filter(|published| published.heartbeat.is_trusted_at(now));
-    let decoded = published.iter().flat_map(|published| &published.parts).filter_map(|part| decode_part(part).ok());
-    Ok(sum_devices(decoded))
+    let first = read(cluster.to_owned()).await?;
+    let Some(parts) = first.and_then(|first| count_trusted_parts(&first, now)) else { return Ok(BTreeMap::new()) };
+    let read_part = async |index: u32| -> anyhow::Result<Option<Amounts>> {
+        let part = read(format!("{cluster}.{index}")).await?.and_then(|object| object.spec.part);
+        let part = part.filter(|part| part.index == index && part.of == parts);
+        Ok(part.and_then(|part| decode_part(&part).ok()).as_ref().map(sum_part))
+    };
+    let mut sums = stream::iter((0..parts).map(read_part)).buffered(AT_ONCE);
+    let (mut claimed, mut all) = Amounts::default();
+    while let Some(sum) = sums.try_next().await? {
+        let Some((claimed_there, there)) = sum else { return Ok(BTreeMap::new()) };
+        claimed.add(&claimed_there);
+        all.add(&there);
+    }
+    Ok(list_devices(&claimed, &all))
 }
 
-fn sum_devices(parts: impl Iterator<Item = Contents>) -> BTreeMap<String, (String, String)> {
-    let (mut claimed, mut all) = (Resources::new(), Resources::new());
-    for part in parts {
-        part.nodes.values().for_each(|node| all.add(&node.allocatable));
-        part.pods.values().for_each(|pod| claimed.add(&pod.request));
-    }
+/// How many parts a member's first object announces, where its collector is trusted.
+fn count_trusted_parts(first: &ClusterInventory, now: Timestamp) -> Option<u32> {
+    let heartbeat = first.spec.heartbeat.as_ref()?;
+    (heartbeat.is_trusted_at(now) && heartbeat.parts <= MOST_PARTS).then_some(heartbeat.parts)
+}
+
+fn sum_part(part: &Contents) -> Amounts {
+    let (mut claimed, mut all) = Amounts::default();
+    part.nodes.values().for_each(|node| all.add(&node.allocatable));
+    part.pods.values().for_each(|pod| claimed.add(&pod.request));
+    (claimed, all)
+}
+
+fn list_devices(claimed: &Resources, all: &Resources) -> BTreeMap<String, (String, String)> {
     let plain = |amount: Quantity| amount.plain().to_string();
     let classes = all.iter().filter_map(|(name, there)| {
         let class = name.as_str().strip_prefix(DEVICE_CLASS_PREFIX)?;
@@ -55,7 +74,10 @@ fn sum_devices(parts: impl Iterator<Item = Contents>) -> BTreeMap<String, (Strin
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
 
     use axum::{Json, Router, routing::get};
     use caldera_core::inventory::{Node, Pod};
@@ -85,26 +107,66 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn devices_are_those_of_all_parts_by_class_as_long_as_the_collector_is_trusted() {
-        let parts = divide_contents(&contents(), 2);
+    /// What a host answers that has these objects, by name, and how often it was asked.
+    fn serve(objects: Vec<(String, serde_json::Value)>) -> (Client, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let add = |api: Router, (name, object): (String, serde_json::Value)| {
+            let path = format!("/apis/federation.caldera.dev/v1alpha1/clusterinventories/{name}");
+            let (object, asked) = (Arc::new(object), asked.clone());
+            api.route(
+                &path,
+                get(async move || {
+                    asked.fetch_add(1, Ordering::Relaxed);
+                    Json((*object).clone())
+                }),
+            )
+        };
+        (Client::new(objects.into_iter().fold(Router::new(), add), "default"), asked)
+    }
+
+    fn inventory(parts: u32) -> Vec<(String, serde_json::Value)> {
         let heartbeat = json!({"metadata": {"name": "m1"}, "spec": {"cluster": "m1", "heartbeat": {
-            "seenAt": "2026-01-01T00:00:00Z", "everySeconds": 30, "reached": "Direct", "parts": parts.len(), "nodes": 2,
+            "seenAt": "2026-01-01T00:00:00Z", "everySeconds": 30, "reached": "Direct", "parts": parts, "nodes": 2,
         }}});
-        let objects = parts.iter().map(|part| {
+        let divided = divide_contents(&contents(), 2).into_iter().map(|part| {
             let name = format!("m1.{}", part.index);
             (name.clone(), json!({"metadata": {"name": name}, "spec": {"cluster": "m1", "part": part}}))
         });
-        let add = |api: Router, (name, object): (String, serde_json::Value)| {
-            let (path, object) =
-                (format!("/apis/federation.caldera.dev/v1alpha1/clusterinventories/{name}"), Arc::new(object));
-            api.route(&path, get(async move || Json((*object).clone())))
-        };
-        let api = objects.chain([("m1".to_owned(), heartbeat)]).fold(Router::new(), add);
-        let client = Client::new(api, "default");
-        let read = async |now: &str| read_devices(&client, "m1", now.parse().unwrap()).await.unwrap();
-        let fresh = read("2026-01-01T00:00:30Z").await;
-        assert_eq!(fresh, [("gpu.io".to_owned(), ("1".to_owned(), "4".to_owned()))].into());
-        assert!(read("2026-01-01T01:00:00Z").await.is_empty());
+        divided.chain([("m1".to_owned(), heartbeat)]).collect()
+    }
+
+    async fn read(client: &Client, now: &str) -> BTreeMap<String, (String, String)> {
+        read_devices(client, "m1", now.parse().unwrap()).await.unwrap()
+    }
+
+    const FRESH: &str = "2026-01-01T00:00:30Z";
+
+    #[tokio::test]
+    async fn devices_are_those_of_all_parts_by_class() {
+        let parts = u32::try_from(divide_contents(&contents(), 2).len()).unwrap();
+        let (client, _) = serve(inventory(parts));
+        assert_eq!(read(&client, FRESH).await, [("gpu.io".to_owned(), ("1".to_owned(), "4".to_owned()))].into());
+        let (client, _) = serve(inventory(parts + 1));
+        assert!(read(&client, FRESH).await.is_empty(), "they belong to another division");
+    }
+
+    /// A part of somebody who is not trusted was read, and one that has a heartbeat spoke for the member.
+    #[tokio::test]
+    async fn no_part_is_read_before_the_collector_is_trusted() {
+        let parts = u32::try_from(divide_contents(&contents(), 2).len()).unwrap();
+        let mut objects = inventory(parts);
+        for (name, object) in &mut objects {
+            if name != "m1" {
+                object["spec"]["heartbeat"] = json!({
+                    "seenAt": "2026-01-01T01:00:00Z", "everySeconds": 30, "reached": "Direct", "parts": parts, "nodes": 2,
+                });
+            }
+        }
+        let (client, asked) = serve(objects);
+        assert!(read(&client, "2026-01-01T01:00:00Z").await.is_empty());
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        let (client, asked) = serve(inventory(MOST_PARTS + 1));
+        assert!(read(&client, FRESH).await.is_empty());
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "more parts than there may be");
     }
 }
