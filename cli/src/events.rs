@@ -56,6 +56,10 @@ pub async fn run_events(args: EventsArgs) -> anyhow::Result<ExitCode> {
 async fn read_page(client: &Client, own: &str, args: &EventsArgs) -> anyhow::Result<PrintedPage> {
     let namespace = (!args.all_namespaces).then_some(own);
     let mut rows = list_rows(client, namespace).await?.map_err(anyhow::Error::msg)?;
+    // Who watches waits for what is to come.
+    if let (false, true, Some(namespace)) = (args.watch, rows.is_empty(), namespace) {
+        objects::ensure_namespace(client, namespace).await?;
+    }
     // What is said of one that is gone is still told, and who watches waits for one to come.
     if let (false, Some(job), Some(namespace)) = (args.watch, &args.job, namespace)
         && !rows.iter().any(|row| row.is_on(job))
@@ -243,6 +247,42 @@ mod tests {
         assert_eq!((rows[0].count, rows[0].from.as_str()), (2, "c"));
     }
 
+    /// Without a job, of the last minute.
+    fn ask(watch: bool) -> EventsArgs {
+        EventsArgs {
+            scope: ScopeArgs { namespace: None, kubeconfig: None },
+            all_namespaces: false,
+            selector: None,
+            job: None,
+            since: Some(60),
+            warnings: false,
+            sort_by: None,
+            watch,
+            output: ListOutput::Table,
+        }
+    }
+
+    /// It had no events, and ended well.
+    #[tokio::test]
+    async fn a_namespace_that_there_is_not_is_a_fault_unless_one_waits_for_it() {
+        let absent =
+            json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404});
+        let list = |items: Value| async move || Json(json!({"metadata": {}, "items": items}));
+        let research = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "research"}});
+        let one = research.clone();
+        let api = Router::new()
+            .route("/api/v1/namespaces/{name}/events", get(list(json!([]))))
+            .route("/api/v1/namespaces/research", get(async move || Json(one)))
+            .route("/api/v1/namespaces", get(list(json!([research]))))
+            .fallback(async move || (StatusCode::NOT_FOUND, Json(absent)));
+        let client = Client::new(api, "default");
+        let refused = read_page(&client, "reserch", &ask(false)).await.unwrap_err().to_string();
+        assert_eq!(refused, "there is no namespace reserch; there is research");
+        for (namespace, watch) in [("reserch", true), ("research", false)] {
+            read_page(&client, namespace, &ask(watch)).await.unwrap();
+        }
+    }
+
     #[tokio::test]
     async fn a_job_that_nothing_was_said_of_must_be_there_unless_one_waits_for_it() {
         let event = json!({
@@ -257,20 +297,8 @@ mod tests {
             .fallback(async move || (StatusCode::NOT_FOUND, Json(absent)));
         let client = Client::new(api, "default");
         let read = async |name: &str, watch: bool| {
-            let scope = ScopeArgs { namespace: None, kubeconfig: None };
             let job = Some(JobName { kind: WorkloadKind::VolcanoJob, name: name.to_owned() });
-            let args = EventsArgs {
-                scope,
-                all_namespaces: false,
-                selector: None,
-                job,
-                since: Some(60),
-                warnings: false,
-                sort_by: None,
-                watch,
-                output: ListOutput::Table,
-            };
-            read_page(&client, "ns", &args).await
+            read_page(&client, "ns", &EventsArgs { job, ..ask(watch) }).await
         };
         let none = PrintedPage::new("no events\n".to_owned(), &json!({"events": []})).unwrap();
         assert_eq!(read("gone", false).await.unwrap(), none, "its events are older");
