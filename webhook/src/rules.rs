@@ -11,7 +11,7 @@ use crate::{
         action::choose_action_stamps,
         binding_gate::{GatedBinding, gate_binding},
         cluster_annotations::refuse_cluster_annotations,
-        cron_job::validate_cron_job,
+        cron_job::{validate_cron_job, warn_of_batch_cron_job},
         device_claims::write_device_claims,
         hyper_job::validate_hyper_job,
         job::validate_job,
@@ -193,7 +193,8 @@ fn answer_submission(body: &[u8], snapshot: Snapshot<'_>) -> Outcome {
         let stamp = |maker: &Value| {
             set_stamps(maker, choose_submission_stamps(maker, old, request.user_info.as_ref(), snapshot))
         };
-        Verdict::UNCHANGED.with_operations(request.object.as_ref().map(stamp).unwrap_or_default())
+        let patch = request.object.as_ref().map(stamp).unwrap_or_default();
+        Verdict::Allow { patch, warnings: warn_of_batch_cron_job(request) }
     })
 }
 

@@ -1,11 +1,13 @@
-//! Admission of CronJobs of Volcano on the host: what is wrong with one is said when it is written.
+//! Admission of CronJobs on the host: what is wrong with one is said when it is written.
 //!
 //! Rule: `caldera_crds::cron_job`. A run that its job's own rules refuse would fail at each time of the schedule, and
-//! only an event would say so.
+//! only an event would say so. Those of Kubernetes the API server judges itself: what it does not look at is warned of
+//! where their jobs name a queue.
 
 use caldera_crds::{
-    cron_job::{find_kind, list_refusals},
-    workload::qos_level::list_void_qos_levels_of_jobs,
+    cron_job::{find_kind, list_refusals, names_queue},
+    object::read_list_at,
+    workload::{WorkloadKind, qos_level::list_void_qos_levels_of_jobs},
 };
 use serde_json::{Value, json};
 
@@ -29,6 +31,21 @@ pub fn validate_cron_job(request: &ReviewRequest<'_, Value>) -> Verdict {
     Verdict::Allow { patch: Vec::new(), warnings }
 }
 
+/// The same warnings of a CronJob of Kubernetes whose jobs name a queue; none of anything else, and none of one that a
+/// controller writes: nobody reads the answer.
+#[must_use]
+pub fn warn_of_batch_cron_job(request: &ReviewRequest<'_, Value>) -> Vec<String> {
+    let is_reported = |cron_job: &&Value| {
+        let is_made =
+            read_list_at(cron_job, "/metadata/ownerReferences").iter().any(|owner| owner["controller"] == true);
+        find_kind(cron_job) == Some(WorkloadKind::BatchJob)
+            && !is_made
+            && names_queue(cron_job)
+            && request.before().is_none_or(|old| old["spec"] != cron_job["spec"])
+    };
+    request.object.as_ref().filter(is_reported).map(list_void_levels).unwrap_or_default()
+}
+
 fn list_void_levels(cron_job: &Value) -> Vec<String> {
     let template = &cron_job["spec"]["jobTemplate"];
     let job = find_kind(cron_job).map(|kind| {
@@ -46,6 +63,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::decide::job::tests::{create, update};
 
     #[test]
     fn qos_levels_of_its_jobs_are_warned_of_when_it_is_written() {
@@ -68,6 +86,34 @@ mod tests {
         let warnings = review("CREATE", None);
         assert!(warnings.len() == 1 && warnings[0].starts_with("spec.jobTemplate: annotation"), "{warnings:?}");
         assert_eq!(review("UPDATE", Some(cron_job.clone())), [""; 0], "it was told");
+    }
+
+    #[test]
+    fn qos_levels_of_the_jobs_of_a_kubernetes_cron_job_are_warned_of_where_they_name_a_queue() {
+        let cron_job = |queue: Option<&str>, api_version: &str| {
+            let pod = json!({"metadata": {"annotations": {"volcano.sh/qos-level": "best"}}, "spec": {}});
+            let mut job = json!({"spec": {"template": pod}});
+            if let Some(queue) = queue {
+                job["metadata"] = json!({"labels": {"volcano.sh/queue-name": queue}});
+            }
+            json!({
+                "apiVersion": api_version, "kind": "CronJob", "metadata": {"namespace": "ns", "name": "c"},
+                "spec": {"schedule": "0 3 * * *", "jobTemplate": job},
+            })
+        };
+        let queued = cron_job(Some("q"), "batch/v1");
+        let warnings = warn_of_batch_cron_job(&create(queued.clone()));
+        let words = "spec.jobTemplate: annotation volcano.sh/qos-level: \"best\" counts as absent";
+        assert!(warnings.len() == 1 && warnings[0].starts_with(words), "{warnings:?}");
+        assert_eq!(warn_of_batch_cron_job(&create(cron_job(None, "batch/v1"))), [""; 0]);
+        let of_volcano = cron_job(Some("q"), "batch.volcano.sh/v1alpha1");
+        assert_eq!(warn_of_batch_cron_job(&create(of_volcano)), [""; 0], "it has rules of its own");
+        assert_eq!(warn_of_batch_cron_job(&update(&queued, &queued)), [""; 0], "it was told");
+        let mut other = queued.clone();
+        other["spec"]["schedule"] = "0 4 * * *".into();
+        assert_eq!(warn_of_batch_cron_job(&update(&queued, &other)).len(), 1);
+        other["metadata"]["ownerReferences"] = json!([{"kind": "Stack", "name": "s", "controller": true}]);
+        assert_eq!(warn_of_batch_cron_job(&create(other)), [""; 0]);
     }
 
     #[test]

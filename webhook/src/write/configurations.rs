@@ -29,7 +29,8 @@ use serde_json::{Value, json};
 use super::match_conditions::{
     BY_OTHERS, CLAIMS_DEVICES, HAS_PLACEMENT, JOB_CLAIMS_DEVICES, KindsInCel, NEW_BINDING, NEW_CLUSTER, NEW_SPEC,
     NEW_SPEC_OR_ANNOTATIONS, VOLCANO_KIND, match_claim_template, match_cron_job, match_job_flow, match_new_actions,
-    match_new_actions_in_namespace, match_new_spec_or_stamps, match_new_stamps, match_pod_group, match_queued_cron_job,
+    match_new_actions_in_namespace, match_new_spec_or_stamps, match_new_spec_or_submission, match_new_stamps,
+    match_pod_group, match_queued_cron_job,
 };
 
 /// Where the webhook is, as its callers reach it.
@@ -176,7 +177,7 @@ pub fn build_configurations_for(endpoint: &Endpoint, ca_pem: &str, trusted: &Tru
         "batch-cronjobs.submission.caldera.dev",
         "/stamp-submission",
         BATCH_CRON_JOBS,
-        &[("changed", &new_stamps)],
+        &[("changed", &match_new_spec_or_submission())],
     );
     // A workload without what it claims waits, and says why: an outage stops none.
     let mut other_devices = pass_in_outage(hook(

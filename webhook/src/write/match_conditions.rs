@@ -173,6 +173,11 @@ pub(super) fn match_new_stamps() -> String {
     format!("request.operation == 'CREATE' || {}", match_changed_annotations(STAMPS))
 }
 
+/// The same where who changes its jobs is warned, too.
+pub(super) fn match_new_spec_or_submission() -> String {
+    format!("{NEW_SPEC} || {}", match_changed_annotations(STAMPS))
+}
+
 /// Whether a user acts on a workload, has other stamps there, or makes one that is queued whatever its namespace says,
 /// or that has stamps already.
 pub(super) fn match_new_actions() -> String {
