@@ -1,8 +1,12 @@
 //! What the user of `caldera top` chose, and what is shown by that: a function of keys, objects and time. What changes
 //! something is proposed first, with the job's name, and done by key y alone.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
+use caldera_core::device::DEVICE_CLASS_PREFIX;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::{
@@ -124,7 +128,7 @@ pub struct TopState {
     pub cluster: Option<String>,
     /// Jobs that ended, too.
     pub shows_over: bool,
-    /// Which resource of those that the fleet has.
+    /// Which resource of those that queues can be told by.
     pub resource: usize,
     pub popup: Option<Popup>,
     selected: [usize; 3],
@@ -150,6 +154,17 @@ pub struct Shown<'a> {
     pub selected: [usize; 3],
 }
 
+/// What queues are told by: resources of the fleet, then devices that queues have or are limited by, of which Karmada's
+/// summaries of members tell nothing.
+fn list_resources<'a>(fleet: &'a [FleetAmount], queues: &'a [QueueLine]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = fleet.iter().map(|amount| amount.resource.as_str()).collect();
+    let all = queues.iter().flat_map(|queue| &queue.amounts).map(|amount| amount.resource.as_str());
+    let devices: BTreeSet<&str> =
+        all.filter(|name| name.starts_with(DEVICE_CLASS_PREFIX) && !names.contains(name)).collect();
+    names.extend(devices);
+    names
+}
+
 impl TopState {
     /// What is shown of all that is seen.
     #[must_use]
@@ -167,8 +182,8 @@ impl TopState {
         let wanted = [self.selected[0], self.selected[1], at.unwrap_or(self.selected[2])];
         let lengths = [queues.len(), members.len(), jobs.len()];
         let selected = std::array::from_fn(|pane| wanted[pane].min(lengths[pane].saturating_sub(1)));
-        let resource =
-            fleet.get(self.resource % fleet.len().max(1)).map_or("cpu", |amount| &amount.resource).to_owned();
+        let resources = list_resources(&fleet, &queues);
+        let resource = resources.get(self.resource % resources.len().max(1)).map_or("cpu", |name| *name).to_owned();
         Shown { fleet, resource, counts, paused: seen.pause_reason(), queues, members, gangs, jobs, selected }
     }
 
@@ -334,7 +349,7 @@ fn build_keys_popup() -> Popup {
         "s   orders jobs by line, age, priority, queue or name; r turns that round",
         "e   shows jobs that ended, or hides them",
         "H, R   holds the selected job that waits, or releases it; y confirms",
-        "m   tells queues by the next resource of the fleet",
+        "m   tells queues by the next resource or DeviceClass",
         "q, ctrl-c   ends it",
     ];
     let lines = lines.map(str::to_owned).into();

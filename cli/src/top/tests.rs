@@ -328,6 +328,21 @@ async fn a_change_that_was_confirmed_ends_before_the_screen_does_or_five_seconds
 }
 
 #[test]
+fn queues_are_told_by_the_devices_that_they_have_after_the_resources_of_the_fleet() {
+    let (mut seen, mut state) = (fleet(), TopState::default());
+    let mut queue = queue("research", "12");
+    queue.status = serde_json::from_value(json!({"allocated": {"deviceclass/gpu.io": "3"}})).unwrap();
+    seen.observe(Change::Queues(Event::Applied(QueueObject::read(&queue))));
+    press(&mut state, &seen, &[KeyCode::Char('m'), KeyCode::Char('m')]);
+    let text = screen(120, 40, &state, &seen, &notes());
+    assert!(text.contains("by deviceclass/gpu.io"), "{text}");
+    let line = text.lines().find(|line| line.trim_start().starts_with("research")).unwrap();
+    assert!(line.contains(" 3 "), "{line}");
+    press(&mut state, &seen, &[KeyCode::Char('m')]);
+    assert_eq!(state.build_shown(&seen).resource, "cpu");
+}
+
+#[test]
 fn the_selected_job_stays_selected_where_others_come() {
     let (mut seen, mut state) = (fleet(), TopState::default());
     press(&mut state, &seen, &[KeyCode::Down]);
