@@ -58,6 +58,8 @@ pub struct Facts {
     pub job_probe: Probe,
     /// Kubeconfigs that were named, and from when to when what they hold serves, as far as it says so.
     pub kubeconfigs: Vec<KubeconfigFacts>,
+    /// What is wrong with file `ca.pem` where the doctor runs, which commands take; none if nobody looked.
+    pub ca_file_fault: Option<String>,
     /// Leases of components, wherever they are.
     pub leases: Visible<Vec<LeaseFacts>>,
     /// The members.

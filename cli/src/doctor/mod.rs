@@ -8,7 +8,7 @@ pub mod facts;
 pub mod finding;
 pub mod gather;
 
-use std::{fmt::Write as _, process::ExitCode};
+use std::{fmt::Write as _, path::Path, process::ExitCode};
 
 use caldera_controller::settings;
 use caldera_core::text::count_noun;
@@ -16,10 +16,10 @@ use kube::Client;
 use serde::Serialize;
 
 use self::{
-    check::find_faults,
+    check::{CA_FILE, find_faults},
     facts::{KarmadaAccount, Versions},
     finding::{Check, Finding, Severity},
-    gather::{GatherOptions, kubeconfigs::read_kubeconfigs},
+    gather::{GatherOptions, ca_file::find_ca_file_fault, kubeconfigs::read_kubeconfigs},
 };
 use crate::{
     args::{DoctorArgs, FailOn},
@@ -56,6 +56,7 @@ pub async fn run_doctor(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let places = GatherOptions { lease_namespaces, probe_namespace, grace: args.grace, granted, karmada };
     let mut facts = gather::gather_facts(&client, &places).await?;
     facts.kubeconfigs = read_kubeconfigs(args.kubeconfig.as_deref(), args.dir.as_deref()).await?;
+    facts.ca_file_fault = find_ca_file_fault(Path::new(CA_FILE));
     facts.host_kubeconfig = args.kubeconfig.map(|file| file.display().to_string());
     let report = make_report(facts.versions.clone(), find_faults(&facts));
     output::print_painted(args.output, &report, "RESULT", |wide| format_report(&report, wide))?;

@@ -13,6 +13,9 @@ use crate::{
     roles::NAMESPACE,
 };
 
+/// The bundle that callers of the webhook trust, as the commands name it.
+pub const CA_FILE: &str = "ca.pem";
+
 /// Has Karmada take queues and priority classes to the members.
 pub(super) const APPLY_PROPAGATION: &str = "caldera manifests --only policies | kubectl apply --server-side -f -";
 
@@ -23,7 +26,7 @@ pub(super) fn build_apply_command(facts: &Facts) -> String {
     let mut ours = hooks.filter(|hook| read_text_at(hook, "/name").ends_with(OURS));
     let place = ours.find_map(|hook| name_webhook(&hook["clientConfig"]));
     let place = place.as_deref().unwrap_or("--webhook-url https://HOST:PORT");
-    format!("caldera manifests --only webhooks {place} --ca-bundle ca.pem | kubectl apply --server-side -f -")
+    format!("caldera manifests --only webhooks {place} --ca-bundle {CA_FILE} | kubectl apply --server-side -f -")
 }
 
 /// Makes roles, webhook configurations and policies anew, with the declared kinds.

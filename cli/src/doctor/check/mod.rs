@@ -1,6 +1,7 @@
 //! Facts in, findings out: pure functions.
 
 mod bindings;
+mod ca_file;
 mod components;
 mod credentials;
 mod definitions;
@@ -17,6 +18,7 @@ mod tests;
 pub mod versions;
 mod webhooks;
 
+pub use self::fix_commands::CA_FILE;
 use super::{
     facts::Facts,
     finding::{Check, Finding},
@@ -46,6 +48,7 @@ pub fn find_faults(facts: &Facts) -> Vec<Finding> {
     all.extend(propagation::check_propagation(facts));
     all.extend(bindings::check_records(facts));
     all.extend(bindings::check_garbage(facts));
+    all.extend(ca_file::check_ca_file(facts, &all));
     all.sort_by_key(|finding| (finding.check, std::cmp::Reverse(finding.severity)));
     all
 }

@@ -248,10 +248,14 @@ fn judge_refusal(facts: &Facts, what: &str, failure: &ProbeFailure) -> Option<Fi
     if !message.contains(OURS) {
         return Some(finding);
     }
-    let is_trust = ["x509", "certificate", "tls:", "UnknownIssuer"].iter().any(|word| message.contains(word));
-    Some(if is_trust {
+    Some(if is_trust_failure(failure) {
         finding.fixed_by(build_apply_command(facts))
     } else {
         finding.fixed_by("caldera webhook --kubeconfig karmada.kubeconfig --tls-cert tls.crt --tls-key tls.key")
     })
+}
+
+/// Whether the API server could not call a webhook for want of trust in its certificate.
+pub(super) fn is_trust_failure(failure: &ProbeFailure) -> bool {
+    ["x509", "certificate", "tls:", "UnknownIssuer"].iter().any(|word| failure.message.contains(word))
 }

@@ -1,5 +1,6 @@
 //! Reads everything that the doctor judges, once. It writes nothing: what it creates is created with `dryRun=All`.
 
+pub mod ca_file;
 mod inside;
 mod karmada;
 pub mod kubeconfigs;
@@ -146,6 +147,7 @@ pub async fn gather_facts(client: &Client, places: &GatherOptions) -> anyhow::Re
         job_probe: probe_creation(client, &WorkloadKind::VolcanoJob.api_resource(), namespace, &build_probe_job())
             .await,
         kubeconfigs: Vec::new(),
+        ca_file_fault: None,
         leases,
         members,
         queues: queues.map(|all| all.iter().map(read_queue).collect()),

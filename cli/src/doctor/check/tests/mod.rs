@@ -1,5 +1,6 @@
 //! Each finding by a fault planted in facts of a healthy installation.
 
+mod ca_file;
 mod credentials;
 mod host;
 mod registrations;
@@ -92,6 +93,7 @@ fn healthy() -> Facts {
         })),
         job_probe: Ok(job),
         kubeconfigs: Vec::new(),
+        ca_file_fault: None,
         leases: Ok(vec![lease("caldera-controller"), lease("caldera-scheduler")]),
         members: Ok(vec![member()]),
         queues: Ok(vec![queue("default", "Open")]),
