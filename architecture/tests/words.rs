@@ -6,7 +6,7 @@ use std::fs;
 use caldera_architecture::{find_root, read_sources};
 
 /// Where sentences are that users read.
-const TEXTS: [&str; 9] = [
+const TEXTS: [&str; 11] = [
     "core/src/reason/texts.rs",
     "core/src/reason/causes.rs",
     "core/src/split/refusal.rs",
@@ -16,6 +16,8 @@ const TEXTS: [&str; 9] = [
     "controller/src/explain/explanation.rs",
     "controller/src/explain/mod.rs",
     "cli/src/why.rs",
+    "cli/src/why/answer.rs",
+    "cli/src/why/tables.rs",
 ];
 
 /// Words of the code alone, or with another meaning there. `ResourceBinding` is a kind that users can look up.
