@@ -5,7 +5,10 @@ use std::{
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -47,6 +50,8 @@ struct World {
     admin: Client,
     /// With the webhook's account.
     webhook: Client,
+    /// Reviews that were answered.
+    reviews: AtomicUsize,
     _fleet: Fleet,
 }
 
@@ -62,7 +67,7 @@ impl World {
         let mut config = fleet.host.config().unwrap();
         config.auth_info.impersonate = Some(name_account("webhook"));
         let webhook = client::from_config(config, "webhook", &WriteCounts::default()).unwrap();
-        Self { stop, admin, webhook, _fleet: fleet }
+        Self { stop, admin, webhook, reviews: AtomicUsize::new(0), _fleet: fleet }
     }
 
     fn registration(&self, address: SocketAddr) -> Registration {
@@ -138,19 +143,28 @@ impl World {
         });
         let queue = serde_json::from_value(queue).unwrap();
         let dry_run = kube::api::PostParams { dry_run: true, ..kube::api::PostParams::default() };
-        let mut count = 0;
+        let count = || self.reviews.load(Ordering::Relaxed);
         while !stop.is_cancelled() {
-            queues.create(&dry_run, &queue).await.unwrap_or_else(|error| panic!("review {count}: {error}"));
+            queues.create(&dry_run, &queue).await.unwrap_or_else(|error| panic!("review {}: {error}", count()));
             let bundle = self.bundle().await;
             for address in &addresses {
                 connect(*address, &bundle)
                     .await
-                    .unwrap_or_else(|error| panic!("connection {count}: {error}\n{bundle}"));
+                    .unwrap_or_else(|error| panic!("connection {}: {error}\n{bundle}", count()));
             }
-            count += 1;
+            self.reviews.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(PACE).await;
         }
-        count
+        count()
+    }
+
+    /// Waits until so many more reviews were answered.
+    async fn until_reviewed(&self, more: usize) {
+        let (began, before) = (Instant::now(), self.reviews.load(Ordering::Relaxed));
+        while self.reviews.load(Ordering::Relaxed) < before + more {
+            assert!(began.elapsed() < AT_LAST, "no {more} reviews since the {before}th");
+            tokio::time::sleep(PACE).await;
+        }
     }
 }
 
@@ -203,7 +217,7 @@ async fn the_authority_that_replicas_share_is_replaced_under_load_and_no_review_
         let both = world.until_bundle(|bundle| count_certificates(bundle) == 2).await;
         let new = world.until_bundle(|bundle| count_certificates(bundle) == 1).await;
         // A while with the new one alone.
-        tokio::time::sleep(LOOK * 5).await;
+        world.until_reviewed(5).await;
         rotated.cancel();
         (both, new, secrets.get(AUTHORITY_SECRET).await.unwrap())
     };
@@ -265,7 +279,7 @@ async fn an_admins_certificate_and_ca_are_replaced_under_load_and_no_review_is_r
         assert_eq!(world.bundle().await, both);
         write(&ca, &new.cert_pem);
         world.until_bundle(|bundle| bundle == new.cert_pem).await;
-        tokio::time::sleep(LOOK * 5).await;
+        world.until_reviewed(5).await;
         rotated.cancel();
     };
     let (count, ()) = tokio::join!(world.ask_steadily(vec![address], rotated.clone()), rotate);
