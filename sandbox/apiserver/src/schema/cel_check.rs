@@ -4,19 +4,21 @@
 
 use std::collections::BTreeMap;
 
-use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue, SelectExpr};
+use kube_cel::cel::common::ast::{CallExpr, Expr, LiteralValue, SelectExpr};
 use kube_cel::cel::parser::Expression;
 
-use super::cel_tree::{self, parts_of};
+use super::cel_tree::parts_of;
 use super::cel_type::{
-    AUTHORIZER, DOTTED, EITHER, GLOBAL, MEMBERS, RESOURCE_CHECK, Type, authorizer_result, has_member, is_listed,
-    result_of, takes_arguments,
+    AUTHORIZER, DOTTED, EITHER, GLOBAL, MEMBERS, RESOURCE_CHECK, Type, are_sets, authorizer_result, has_member,
+    is_listed, result_of, takes_arguments,
 };
 use super::formats::{is_go_duration, is_go_timestamp};
+use super::go_pattern::pattern_error;
 use super::node::Node;
 
 mod made;
 mod operator;
+mod ranges;
 
 /// One complaint: where it stands in the source, what was looked for there, and its text.
 struct Complaint {
@@ -121,7 +123,7 @@ impl<'s, 'a> Checker<'s, 'a> {
         {
             let text = text.inner();
             let sound = match call.func_name.as_str() {
-                "matches" => regex::Regex::new(text).is_ok(),
+                "matches" => pattern_error(text).is_none(),
                 "duration" => is_go_duration(text),
                 "timestamp" => is_go_timestamp(text),
                 _ => true,
@@ -183,7 +185,14 @@ impl<'s, 'a> Checker<'s, 'a> {
             Type::Metadata => undefined(),
             Type::Map(inner) => Ok(inner.map_or(Type::Dyn, |node| Type::of(node, node.embedded))),
             // What is selected from a value that may be missing may be missing, too.
-            Type::Optional(node, resource) => self.field(Type::of(node, resource), field).map(|_| Type::Dyn),
+            Type::Optional(node, resource) => {
+                let known = node.properties.iter().find(|(name, _)| node.names_field(name, field));
+                let found = self.field(Type::of(node, resource), field)?;
+                Ok(known.map_or(Type::Dyn, |(_, link)| match found {
+                    Type::Dyn => Type::Dyn,
+                    _ => Type::Optional(link.node(), link.node().embedded),
+                }))
+            }
             Type::Bool | Type::Int | Type::Double | Type::Text | Type::List(_) | Type::Scalars(_) => {
                 Err(format!("type '{}' does not support field selection", operand.shown()))
             }
@@ -232,6 +241,11 @@ impl<'s, 'a> Checker<'s, 'a> {
         if let Some(Expr::Ident(of)) = call.target.as_deref().map(|target| &target.expr)
             && is_listed(DOTTED, &format!("{of}.{name}"))
         {
+            if of == "sets" && !are_sets(&arguments) {
+                let shown: Vec<String> = arguments.iter().map(|ty| ty.shown()).collect();
+                let text = format!("found no matching overload for 'sets.{name}' applied to '({})'", shown.join(", "));
+                return self.complain_at_call(name, &text);
+            }
             return result_of(name);
         }
         let target = call.target.as_ref().map(|target| self.infer(target));
@@ -241,11 +255,6 @@ impl<'s, 'a> Checker<'s, 'a> {
         }
         if ![GLOBAL, EITHER, MEMBERS].iter().any(|list| is_listed(list, name)) {
             return self.complain_at_call(name, &format!("undeclared reference to '{name}' (in container '')"));
-        }
-        let counted = arguments.first().filter(|_| name == "size" && target.is_none());
-        if let Some(first @ (Type::Int | Type::Bool | Type::Double)) = counted {
-            let text = format!("found no matching overload for 'size' applied to '({})'", first.shown());
-            return self.complain_at_call(name, &text);
         }
         let checked = target.and_then(|target| authorizer_result(target, name, &arguments));
         if let Some(Ok(found)) = checked {
@@ -263,68 +272,10 @@ impl<'s, 'a> Checker<'s, 'a> {
             return self
                 .complain_at_call(name, &format!("found no matching overload for '{name}' applied to {applied}"));
         }
-        result_of(name)
-    }
-
-    /// A macro with two variables (`ext.TwoVarComprehensions`).
-    fn two_variables(&mut self, call: &CallExpr) -> Option<Type<'a>> {
-        let (key, value, parts) = cel_tree::two_variables(call)?;
-        let range = self.infer(call.target.as_deref()?);
-        let (key_type, value_type) = match range {
-            Type::List(node) => (Type::Int, node),
-            Type::Map(node) => (Type::Text, node),
-            _ => (Type::Dyn, None),
-        };
-        let depth = self.scopes.len();
-        self.scopes.push((key.to_owned(), key_type));
-        self.scopes.push((value.to_owned(), value_type.map_or(Type::Dyn, |node| Type::of(node, node.embedded))));
-        for part in parts {
-            self.infer(part);
+        match (target, name) {
+            (Some(Type::Optional(node, resource)), "value" | "orValue") => Type::of(node, resource),
+            _ => result_of(name),
         }
-        self.scopes.truncate(depth);
-        Some(match call.func_name.as_str() {
-            "transformList" => Type::List(None),
-            "transformMap" => Type::Map(None),
-            _ => Type::Bool,
-        })
-    }
-
-    /// A macro over a value that may be missing: its variable is that value.
-    fn optional_variable(&mut self, call: &CallExpr) -> Option<Type<'a>> {
-        let (name, body) = cel_tree::optional_variable(call)?;
-        let variable = match self.infer(call.target.as_deref()?) {
-            Type::Optional(node, resource) => Type::of(node, resource),
-            _ => Type::Dyn,
-        };
-        self.scopes.push((name.to_owned(), variable));
-        self.infer(body);
-        self.scopes.pop();
-        Some(Type::Dyn)
-    }
-
-    fn comprehension(&mut self, comprehension: &ComprehensionExpr) -> Type<'a> {
-        let range = self.infer(&comprehension.iter_range);
-        let element = match range {
-            Type::List(Some(node)) => Type::of(node, node.embedded),
-            Type::Map(_) => Type::Text,
-            Type::Bool | Type::Int | Type::Double | Type::Text | Type::Object(..) | Type::Metadata => {
-                let text = format!(
-                    "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
-                    range.shown()
-                );
-                self.complain("", &text)
-            }
-            _ => Type::Dyn,
-        };
-        let accumulator = self.infer(&comprehension.accu_init);
-        let depth = self.scopes.len();
-        self.scopes.push((comprehension.iter_var.clone(), element));
-        self.scopes.push((comprehension.accu_var.clone(), accumulator));
-        self.infer(&comprehension.loop_cond);
-        self.infer(&comprehension.loop_step);
-        let result = self.infer(&comprehension.result);
-        self.scopes.truncate(depth);
-        result
     }
 }
 
@@ -364,6 +315,13 @@ mod tests {
         assert_eq!(found, wanted);
         assert_eq!(complaint(json!({"type": "string"}), true, "oldSelf.hasValue()"), None);
         assert_eq!(complaint(json!({"type": "string"}), true, "oldSelf.orValue('') == self"), None);
+        let schema = json!({"type": "object", "properties": {"s": {"type": "string"}}});
+        let found = complaint(schema.clone(), true, "oldSelf.s == self.s").unwrap();
+        assert!(found.contains("applied to '(optional_type(string), string)'"), "{found}");
+        assert!(complaint(schema.clone(), true, "oldSelf.value().n == 1").unwrap().contains("undefined field 'n'"));
+        assert!(complaint(schema.clone(), true, "oldSelf[?'s'].hasValue()").unwrap().contains("overload for '_[?_]'"));
+        let sound = "oldSelf.s.orValue('') == self.s && oldSelf.?s.orValue('a') != '' && oldSelf.value().s == self.s";
+        assert_eq!(complaint(schema, true, sound), None);
         let found = of_text("oldSelf.hasValue()").unwrap();
         assert!(found.contains("1:17: found no matching overload for 'hasValue' applied to 'string.()'"), "{found}");
     }

@@ -173,7 +173,8 @@ pub fn result_of<'a>(function: &str) -> Type<'a> {
         "url" => Type::Named("kubernetes.URL"),
         "cidr" => Type::Named("net.CIDR"),
         "allowed" | "errored" | "hasValue" | "isIP" | "isCIDR" | "isURL" | "isQuantity" | "startsWith" | "endsWith"
-        | "contains" | "matches" => Type::Bool,
+        | "contains" | "matches" | "intersects" | "equivalent" => Type::Bool,
+        "type" => Type::Named("type"),
         "split" | "findAll" => Type::Scalars("string"),
         _ => Type::Dyn,
     }
@@ -217,7 +218,7 @@ pub fn has_member(target: Type<'_>, function: &str) -> bool {
         "startsWith" | "endsWith" | "contains" | "matches" => {
             !matches!(target, Type::Int | Type::Double | Type::Bool | Type::Named(_) | Type::Optional(..))
         }
-        "hasValue" | "or" | "orValue" => matches!(target, Type::Dyn | Type::Error | Type::Optional(..)),
+        "hasValue" | "or" | "orValue" | "value" => matches!(target, Type::Dyn | Type::Error | Type::Optional(..)),
         _ => true,
     }
 }
@@ -242,6 +243,42 @@ fn arity(function: &str, member: bool) -> Option<std::ops::RangeInclusive<usize>
     })
 }
 
+/// Whether `size` counts what is in such a value.
+fn has_size(ty: Type<'_>) -> bool {
+    match ty {
+        Type::Dyn | Type::Error | Type::Text | Type::Named("bytes") => true,
+        other => other.element().is_some(),
+    }
+}
+
+/// Whether the functions of sets may take these: two lists, whose elements may be of one type (`ext.Sets`).
+pub fn are_sets(arguments: &[Type<'_>]) -> bool {
+    let listed =
+        |ty: Type<'_>| matches!(ty, Type::Dyn | Type::Error) || ty.element().is_some_and(|element| element.is_list);
+    matches!(arguments, [a, b] if listed(*a) && listed(*b) && is_comparable(operators::EQUALS, *a, *b))
+}
+
+/// Whether an operator of arithmetic stands between values of these types, as far as they are known.
+pub fn may_calculate(operator: &str, a: Type<'_>, b: Type<'_>) -> bool {
+    let list = |ty: Type<'_>| matches!(ty, Type::List(_) | Type::Scalars(_));
+    let refused = |ty: Type<'_>| match ty {
+        Type::Bool | Type::Null | Type::Map(_) | Type::Object(..) | Type::Metadata | Type::Optional(..) => true,
+        Type::Text | Type::List(_) | Type::Scalars(_) => operator != operators::ADD,
+        Type::Double => operator == operators::MODULO,
+        _ => false,
+    };
+    if refused(a) || refused(b) {
+        return false;
+    }
+    if [a, b].iter().any(|ty| matches!(ty, Type::Dyn | Type::Error)) {
+        return true;
+    }
+    if a.known_scalar() || b.known_scalar() {
+        return a.name() == b.name();
+    }
+    list(a) == list(b) && (!list(a) || is_comparable(operators::EQUALS, a, b))
+}
+
 /// Whether the arguments can be those of the function: how many there are, and types that are known not to fit.
 pub fn takes_arguments(target: Option<Type<'_>>, function: &str, arguments: &[Type<'_>]) -> bool {
     let text = |ty: Option<&Type<'_>>| !matches!(ty, Some(Type::Int | Type::Double | Type::Bool));
@@ -249,13 +286,29 @@ pub fn takes_arguments(target: Option<Type<'_>>, function: &str, arguments: &[Ty
         return false;
     }
     match (function, target) {
-        ("size", Some(_)) => arguments.is_empty(),
-        ("size", None) => arguments.len() == 1,
+        ("size", Some(of)) => arguments.is_empty() && has_size(of),
+        ("size", None) => matches!(arguments, [of] if has_size(*of)),
+        ("quantity" | "url" | "cidr" | "semver" | "isIP" | "isCIDR" | "isURL" | "isQuantity" | "isSemver", None) => {
+            text(arguments.first()) && !arguments.iter().any(|ty| ty.is_compound())
+        }
+        ("string" | "int" | "uint" | "double" | "bool" | "bytes" | "duration" | "timestamp", None) => {
+            !arguments.iter().any(|ty| ty.is_compound())
+        }
+        ("validate", Some(_)) => text(arguments.first()),
+        ("substring" | "charAt", Some(_)) => !arguments.iter().any(|ty| ty.known_scalar() && !matches!(ty, Type::Int)),
+        ("add" | "sub", Some(Type::Named("kubernetes.Quantity"))) => {
+            !matches!(arguments, [Type::Text | Type::Double | Type::Bool])
+        }
+        ("orValue", Some(Type::Optional(node, resource))) => {
+            arguments.iter().all(|ty| is_comparable(operators::EQUALS, Type::of(node, resource), *ty))
+        }
+        ("join", Some(of)) => matches!(of, Type::Dyn | Type::Error) || may_contain(of, Type::Text),
         ("startsWith" | "endsWith" | "contains" | "matches", Some(_)) => text(arguments.first()),
         ("split" | "indexOf" | "lastIndexOf" | "replace", Some(Type::Text)) => text(arguments.first()),
         ("isGreaterThan" | "isLessThan" | "compareTo", Some(_)) => !arguments.iter().any(|ty| ty.known_scalar()),
         ("sign", Some(Type::Named(_))) => false,
         ("flatten", Some(Type::Scalars(_))) => false,
+        ("sum", Some(Type::Scalars(element))) => !matches!(element, "string" | "bool"),
         ("flatten", Some(Type::List(Some(node)))) => !Type::of(node, false).known_scalar(),
         ("sum", Some(Type::List(Some(node)))) => !matches!(Type::of(node, false), Type::Text | Type::Bool),
         _ => true,

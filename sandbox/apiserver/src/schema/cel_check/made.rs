@@ -6,12 +6,17 @@ use kube_cel::cel::common::ast::{EntryExpr, IdedEntryExpr, StructExpr};
 use super::super::cel_type::{OBJECT, PATCH, Type};
 use super::{Checker, Expression};
 
+/// What a value of another type cannot stand beside.
+fn is_plain(ty: Type<'_>) -> bool {
+    ty.known_scalar() || matches!(ty, Type::Null)
+}
+
 impl<'a> Checker<'_, 'a> {
     pub(super) fn list_value(&mut self, elements: &[Expression]) -> Type<'a> {
         let found: Vec<Type<'a>> = elements.iter().map(|element| self.infer(element)).collect();
         // The elements of a list have one type (`cel.HomogeneousAggregateLiterals`).
-        let known = found.iter().find(|ty| ty.known_scalar()).copied().filter(|_| !self.formatting);
-        let other = found.iter().find(|ty| ty.known_scalar() && known.is_some_and(|k| k.name() != ty.name()));
+        let known = found.iter().find(|ty| is_plain(**ty)).copied().filter(|_| !self.formatting);
+        let other = found.iter().find(|ty| is_plain(**ty) && known.is_some_and(|k| k.name() != ty.name()));
         if let (Some(known), Some(other)) = (known, other) {
             let text = format!("expected type '{}' but found '{}'", known.name(), other.name());
             let blank = self.source.find(", ").is_some_and(|at| self.source.find(',') == Some(at));
@@ -34,6 +39,12 @@ impl<'a> Checker<'_, 'a> {
                 let value = self.infer(&entry.value);
                 values.extend(Some(value).filter(|_| !entry.optional));
             }
+        }
+        let first = keys.first().copied().filter(|first| first.known_scalar());
+        let strange = keys.iter().find(|key| key.known_scalar() && first.is_some_and(|k| k.name() != key.name()));
+        if let (Some(first), Some(strange)) = (first, strange) {
+            let text = format!("expected type '{}' but found '{}'", first.name(), strange.name());
+            self.complain_after(", ", 2, &text);
         }
         let known = values.iter().find(|ty| ty.known_scalar()).copied().filter(|_| !self.formatting);
         let other = values.iter().find(|ty| ty.known_scalar() && known.is_some_and(|k| k.name() != ty.name()));

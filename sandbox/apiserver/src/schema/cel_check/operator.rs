@@ -5,8 +5,11 @@ use kube_cel::cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
 
 use kube_cel::cel::parser::Expression;
 
-use super::super::cel_type::{Type, is_comparable, is_condition, may_contain};
+use super::super::cel_type::{Type, is_comparable, is_condition, may_calculate, may_contain};
 use super::{Checker, Complaint, find_words};
+
+/// An index that may be missing.
+const OPT_INDEX: &str = "_[?_]";
 
 impl<'a> Checker<'_, 'a> {
     pub(super) fn operator(&mut self, call: &CallExpr, arguments: &[Type<'a>], nth: usize) -> Type<'a> {
@@ -39,16 +42,11 @@ impl<'a> Checker<'_, 'a> {
                     self.complain_overload(name, arguments, nth)
                 }
             }
-            operators::MODULO if [first, second].iter().any(|ty| matches!(ty, Type::Double)) => {
-                self.complain_overload(name, arguments, nth)
-            }
             operators::ADD | operators::SUBSTRACT | operators::MULTIPLY | operators::DIVIDE | operators::MODULO => {
-                let unsigned = |ty: Type<'_>| matches!(ty, Type::Named("uint"));
+                if !may_calculate(name, first, second) {
+                    return self.complain_overload(name, arguments, nth);
+                }
                 match (first.known_scalar(), second.known_scalar()) {
-                    (true, _) | (_, true) if unsigned(first) || unsigned(second) => {
-                        self.complain_overload(name, arguments, nth)
-                    }
-                    (true, true) if first.name() != second.name() => self.complain_overload(name, arguments, nth),
                     (true, _) => first,
                     (_, true) => second,
                     _ if [first, second].iter().any(|ty| matches!(ty, Type::List(_) | Type::Scalars(_))) => {
@@ -83,6 +81,13 @@ impl<'a> Checker<'_, 'a> {
                 Type::Object(..) | Type::Metadata | Type::Text | Type::Int | Type::Double | Type::Bool => {
                     self.complain_overload(name, arguments, nth)
                 }
+                _ => Type::Dyn,
+            },
+            OPT_INDEX => match first {
+                Type::Optional(node, resource) if matches!(Type::of(node, resource), Type::Object(..)) => {
+                    self.complain_overload(name, arguments, nth)
+                }
+                Type::Object(..) | Type::Metadata => self.complain_overload(name, arguments, nth),
                 _ => Type::Dyn,
             },
             operators::OPT_SELECT => {
@@ -144,7 +149,7 @@ fn place_of(operand: &Expression) -> Option<String> {
 fn sign_of(operator: &str) -> &str {
     match operator {
         operators::CONDITIONAL => "?",
-        operators::INDEX => "[",
+        operators::INDEX | OPT_INDEX => "[",
         _ => operator.trim_matches('_').trim_start_matches('@'),
     }
 }
@@ -169,6 +174,46 @@ mod tests {
         assert!(found.contains(wanted), "{found}");
         assert_eq!(complaint("s in ['a', 'b'] && i in [1] && d in ['a'] && s in [d, 1]"), None);
         assert!(complaint("[1]['a'] == 1").unwrap().contains("'_[_]' applied to '(list(int), string)'"));
+    }
+
+    /// As a kube-apiserver 1.36.1 told it.
+    #[test]
+    fn a_function_takes_values_of_its_types() {
+        for (source, text) in [
+            (
+                "sets.contains([1], ['a'])",
+                "1:14: found no matching overload for 'sets.contains' applied to '(list(int), ",
+            ),
+            ("sets.intersects(s, [])", "for 'sets.intersects' applied to '(string, list(dyn))'"),
+            ("format.uuid().validate(i) == d", "'validate' applied to"),
+            ("['a'].sum() == 'a'", "1:10: found no matching overload for 'sum' applied to 'list(string).()'"),
+            ("[1].join(',') == 'a'", "1:9: found no matching overload for 'join' applied to 'list(int).(string)'"),
+            ("s.substring('a') == ''", "1:12: found no matching overload for 'substring' applied to 'string.(string)'"),
+            ("quantity(s).add('1') == d", "'add' applied to 'kubernetes.Quantity.(string)'"),
+            ("string(['a']) == ''", "1:7: found no matching overload for 'string' applied to '(list(string))'"),
+            ("s.value() == 'a'", "1:8: found no matching overload for 'value' applied to 'string.()'"),
+            (
+                "s.optMap(x, x).orValue('') == s",
+                "1:9: found no matching overload for 'hasValue' applied to 'string.()'",
+            ),
+            ("[null, 1].size() > 0", "expected type 'null' but found 'int'"),
+            ("{'a': 1, 2: 1}.size() > 0", "expected type 'string' but found 'int'"),
+            ("s.matches('a{2000}')", "1:11: invalid matches argument"),
+            ("{'a': 1}.transformMapEntry(k, v, {k: v}) == 1", "found no matching overload for '_==_'"),
+            ("s - s == s", "1:3: found no matching overload for '_-_' applied to '(string, string)'"),
+            ("s + timestamp(s) == d", "1:3: found no matching overload for '_+_' applied to '(string, timestamp)'"),
+            ("[1] + ['a'] == d", "1:5: found no matching overload for '_+_' applied to '(list(int), list(string))'"),
+        ] {
+            let found = complaint(source).unwrap_or_default();
+            assert!(found.contains(text), "{source}: {found}");
+        }
+        for source in [
+            "sets.contains([], [1]) && sets.equivalent(d, ['a']) && type(s) == string && size(d) > size(b'a')",
+            "timestamp(s) + duration('1h') > timestamp(s) && d + 1 > i && ['a'] + [s] == d && [].join(',') == s",
+            "s.substring(1, 2) == s && quantity(s).add(1).sub(quantity('1')).asInteger() > i && string(i) == s",
+        ] {
+            assert_eq!(complaint(source), None, "{source}");
+        }
     }
 
     #[test]
