@@ -43,18 +43,55 @@ pub struct Bound {
 
 /// The tokens that are out.
 #[derive(Debug, Default)]
-pub struct Tokens(Mutex<BTreeMap<String, Issued>>);
+pub struct Tokens {
+    issued: Mutex<BTreeMap<String, Issued>>,
+    /// Whom a token was good for, by token and audiences.
+    found: Mutex<BTreeMap<(String, Vec<String>), Found>>,
+}
+
+/// A success that is remembered: how long, and what it was.
+#[derive(Debug, Clone)]
+struct Found {
+    until: Timestamp,
+    user: User,
+    audiences: Vec<String>,
+}
+
+/// How long a token that was good is taken unseen (`TokenSuccessCacheTTL`).
+const REMEMBERED: SignedDuration = SignedDuration::from_secs(10);
 
 impl Tokens {
     /// Who has this token, for one of these audiences: the user, and the audiences that both sides name. Else why not,
-    /// when the token is one of ours.
+    /// when the token is one of ours. A success is remembered (`apiserver/pkg/authentication/token/cache`).
     pub fn find_user(
         &self,
         server: &ApiServer,
         token: &str,
         audiences: &[String],
     ) -> Result<(User, Vec<String>), Option<String>> {
-        let issued = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(token).cloned().ok_or(None)?;
+        let now = server.now();
+        let key = (token.to_owned(), audiences.to_vec());
+        let remembered = self.found.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if let Some(known) = remembered.filter(|known| known.until > now) {
+            return Ok((known.user, known.audiences));
+        }
+        let (user, shared) = self.check_token(server, token, audiences)?;
+        let until = now.checked_add(REMEMBERED).unwrap_or(now);
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.len() >= MANY {
+            found.retain(|_, known| known.until > now);
+        }
+        found.insert(key, Found { until, user: user.clone(), audiences: shared.clone() });
+        Ok((user, shared))
+    }
+
+    fn check_token(
+        &self,
+        server: &ApiServer,
+        token: &str,
+        audiences: &[String],
+    ) -> Result<(User, Vec<String>), Option<String>> {
+        let issued = self.issued.lock().unwrap_or_else(PoisonError::into_inner).get(token).cloned().ok_or(None)?;
         let refused = |why: String| Err(Some(why));
         let shared: Vec<String> = issued.audiences.iter().filter(|a| audiences.contains(a)).cloned().collect();
         if shared.is_empty() {
@@ -85,7 +122,7 @@ impl Tokens {
     }
 
     fn remember(&self, token: &str, issued: Issued, now: Timestamp) {
-        let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = self.issued.lock().unwrap_or_else(PoisonError::into_inner);
         if tokens.len() >= MANY {
             tokens.retain(|_, issued| issued.expires > now);
         }
