@@ -135,6 +135,13 @@ pub fn find_resource(registry: &Registry, info: &mut RequestInfo) -> Result<Arc<
             let missing = if resource.is_custom() { Status::page_not_found() } else { Status::verb_not_allowed() };
             return Err(if resource.verbs == ["create"] { Status::no_such_resource() } else { missing });
         }
+        // What is named within a namespace without a name is routed, and goes no further (`scope.Namer`).
+        let nameless = resource.namespaced && info.namespace.is_empty() && info.path.contains("/namespaces//");
+        if nameless && !resource.is_custom() && !info.name.is_empty() && info.subresource.is_empty() {
+            let routed = info.verb != "create" && resource.has_verb(&info.verb);
+            let missing = || Status::bad_request("Namespace parameter required.");
+            return Err(if routed { missing() } else { Status::verb_not_allowed() });
+        }
         // A namespace lies in none.
         let own = info.resource == "namespaces" && info.name == info.namespace;
         let scope_fits = resource.namespaced || info.namespace.is_empty() || own;
@@ -241,6 +248,18 @@ mod tests {
         let query = Query::default();
         let info = read_info(&Method::GET, "/api/v1/nodes/a/proxy/x/y", &query);
         assert_eq!(as_authorized(&info, &query).subresource, "proxy");
+    }
+
+    #[test]
+    fn an_object_in_a_namespace_without_a_name_wants_one() {
+        let registry = crate::builtin::builtin_registry();
+        let refusal = |method: &Method, path: &str| find_resource(&registry, &mut of(method, path, "")).unwrap_err();
+        for method in [Method::GET, Method::PUT, Method::PATCH, Method::DELETE] {
+            let refused = refusal(&method, "/api/v1/namespaces//configmaps/x");
+            assert_eq!((refused.code, refused.message.as_str()), (400, "Namespace parameter required."));
+        }
+        assert_eq!(refusal(&Method::POST, "/apis/apps/v1/namespaces//deployments/x").code, 405);
+        assert_eq!(refusal(&Method::GET, "/api/v1/configmaps/x").code, 404);
     }
 
     #[test]
