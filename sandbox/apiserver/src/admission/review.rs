@@ -244,6 +244,12 @@ pub fn read_review(body: &[u8], uid: &str, mutating: bool, asked: ReviewVersion)
                 "failed to call webhook: converting ({found}.AdmissionReview) to ({asked}.AdmissionReview): unknown conversion"
             ));
         }
+        ("v1", "Status") => {
+            let asked = asked.name();
+            return Err(format!(
+                "failed to call webhook: converting (v1.Status) to ({asked}.AdmissionReview): unknown conversion"
+            ));
+        }
         _ => {
             return Err(format!(
                 "failed to call webhook: no kind {} is registered for version {} in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:71\"",
@@ -361,6 +367,7 @@ pub fn http_failure(code: u16, content_type: &str, body: &[u8]) -> String {
     if is_json
         && let Ok(Value::Object(status)) = serde_json::from_slice::<Value>(body)
         && status.get("kind").and_then(Value::as_str) == Some("Status")
+        && status.get("status").and_then(Value::as_str) != Some("Success")
     {
         return message_of(&status);
     }
@@ -423,6 +430,16 @@ mod tests {
             answer(&json!({"uid": "other", "allowed": true}), false).unwrap_err(),
             "received invalid webhook response: expected response.uid=\"u\", got \"other\""
         );
+    }
+
+    #[test]
+    fn a_status_is_no_review_and_a_success_is_no_failure() {
+        let status = br#"{"kind": "Status", "apiVersion": "v1", "status": "Success"}"#;
+        let why = read_review(status, "u", false, ReviewVersion::V1).unwrap_err();
+        let text = "failed to call webhook: converting (v1.Status) to (v1.AdmissionReview): unknown conversion";
+        assert_eq!(why, text);
+        let told = http_failure(500, "application/json", status);
+        assert_eq!(told, "an error on the server (\"unknown\") has prevented the request from succeeding");
     }
 
     #[test]
