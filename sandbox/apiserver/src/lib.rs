@@ -48,6 +48,7 @@ mod options;
 mod patch;
 mod pod;
 mod pod_affinity;
+mod pod_annotations;
 mod pod_references;
 mod pod_resources;
 mod pod_rules;

@@ -46,7 +46,12 @@ fn pod_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec
         return Vec::new();
     }
     let spec = object.pointer(&format!("/{}", at.replace('.', "/"))).unwrap_or(&Value::Null);
-    crate::pod_warnings::spec_warnings(spec, at, at != "spec")
+    let mut warnings = crate::pod_warnings::spec_warnings(spec, at, at != "spec");
+    let place = at.strip_suffix("spec").unwrap_or_default();
+    let holder = object.pointer(&format!("/{}", place.trim_end_matches('.').replace('.', "/")));
+    let holder = if place.is_empty() { object } else { holder.unwrap_or(&Value::Null) };
+    warnings.extend(crate::pod_annotations::annotation_warnings(holder, place, at != "spec"));
+    warnings
 }
 
 fn own_warnings(resource: &Resource, object: &Value, old: Option<&Value>) -> Vec<String> {

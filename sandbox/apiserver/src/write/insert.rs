@@ -58,11 +58,15 @@ pub(super) async fn insert_object(
     let sent_version = meta::metadata_text(&object, "resourceVersion").to_owned();
     complete_new(call, &mut object, &now);
     strategy::prepare_create(&call.server, &call.user, &resource, &mut object, options.dry_run)?;
+    if resource.storage == "pods" {
+        crate::pod_annotations::settle_armor(&mut object).into_iter().for_each(|w| call.warn(w));
+    }
     let generated = body_name.is_empty() && !meta::metadata_text(&object, "generateName").is_empty();
     let name = meta::object_name(&object).to_owned();
     let mut errors = kind_errors(&resource, Part::Whole, meta::validate_metadata(&object, &resource), &object, None);
     if resource.storage == "pods" {
         errors.extend(crate::pod_rules::creation_errors(object.get("spec").unwrap_or(&Value::Null)));
+        errors.extend(crate::pod_annotations::annotation_errors(&object));
     }
     if resource.storage == "namespaces" {
         errors.extend(strategy::namespace_errors(&object));
