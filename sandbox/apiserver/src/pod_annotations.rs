@@ -183,12 +183,12 @@ mod tests {
         let key = format!("{ARMOR}c");
         let mut given = pod(&key, "localhost/x", json!({}));
         let wanted = format!("metadata.annotations[{key}]: {OLD_ARMOR}");
-        assert_eq!(settle_armor(&mut given), [wanted.clone()]);
+        assert_eq!(settle_armor(&mut given), std::slice::from_ref(&wanted));
         let profile = &given["spec"]["containers"][0]["securityContext"]["appArmorProfile"];
         assert_eq!(profile, &json!({"type": "Localhost", "localhostProfile": "x"}));
         assert!(settle_armor(&mut given).is_empty() && annotation_errors(&given).is_empty());
         let mut empty = pod(&key, "", json!({}));
-        assert_eq!(settle_armor(&mut empty), [wanted.clone()]);
+        assert_eq!(settle_armor(&mut empty), std::slice::from_ref(&wanted));
         assert_eq!(empty, pod(&key, "", json!({})));
         let warned = annotation_warnings(&empty, "spec.template.", true);
         assert_eq!(warned, [format!("spec.template.{wanted}")]);
