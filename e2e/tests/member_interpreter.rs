@@ -17,7 +17,11 @@ use caldera_sandbox::karmada::{
     },
     object::{Gvk, Shared},
 };
-use caldera_webhook::{build_member_customization, decide::interpreter::interpret_request, observe::cache::Cache};
+use caldera_webhook::{
+    build_member_customization,
+    decide::interpreter::{Interpretation, interpret_request},
+    observe::cache::{Cache, LiveRead},
+};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -28,7 +32,9 @@ fn ask_webhook(operation: &str, object: &Value, observed: &Value) -> Value {
         "uid": "u", "kind": {"group": "batch.volcano.sh", "kind": "Job"}, "name": "j", "namespace": "ns",
         "operation": operation, "object": object, "observedObject": observed,
     });
-    let reply = interpret_request(json!({"request": request}).to_string().as_bytes(), &Cache::default());
+    let body = json!({"request": request}).to_string();
+    let answer = interpret_request(body.as_bytes(), &Cache::default(), Some(&LiveRead::Binding(None)));
+    let Interpretation::Reply(reply) = answer else { panic!("{answer:?}") };
     let mut answer: Value = serde_json::from_slice(&reply.body).unwrap();
     assert_eq!(answer["response"]["successful"], true, "{answer}");
     answer["response"].take()

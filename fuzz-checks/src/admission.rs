@@ -10,7 +10,7 @@ use crate::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use caldera_crds::{job_admission::MOST_TASKS, tenancy::NamespaceFacts};
 use caldera_webhook::{
-    decide::interpreter::interpret_request,
+    decide::interpreter::{Interpretation, interpret_request},
     observe::{
         cache::{
             Cache, CachedBinding, CachedWorkload, GrantFacts, LiveRead, Lookup, PriorityClass, Snapshot, WorkloadKey,
@@ -89,7 +89,12 @@ pub fn check_input(bytes: &[u8]) {
     match RULES.get(route) {
         Some((route, rule)) => answer(route, *rule, &body, bound),
         None => {
-            let reply = within("interpreter", bound, body.len(), || interpret_request(&body, &CACHE));
+            let interpret = |live| within("interpreter", bound, body.len(), || interpret_request(&body, &CACHE, live));
+            let answer = match interpret(None) {
+                Interpretation::Read(_) => interpret(Some(&LiveRead::Binding(None))),
+                answer => answer,
+            };
+            let Interpretation::Reply(reply) = answer else { panic!("what was read is asked for again") };
             if reply.status == 200 {
                 let reply: Value = serde_json::from_slice(&reply.body).expect("an answer is JSON");
                 let asked: Value = serde_json::from_slice(&body).expect("it was read");

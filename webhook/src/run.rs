@@ -48,7 +48,7 @@ use self::{first_look::REVIEW_TIMEOUT, live_read::read_live, review_pool::LargeR
 use crate::{
     decide::{
         binding_gate::GatedBinding,
-        interpreter::{self, interpret_request},
+        interpreter::{self, Interpretation, Reply, interpret_request},
         protected_fields::refuse_forged_binding,
     },
     observe::{
@@ -229,22 +229,35 @@ async fn answer_interpreter(State(cache): State<SharedCache>, request: Request) 
     let started = Instant::now();
     let reply = match asked.early {
         Some(_) => Some(interpreter::answer_too_large(&asked.uid, "the object is too large to be interpreted")),
-        None => {
-            let (known, body) = (cache.current(), Arc::clone(&asked.body));
-            let decided = cache.decide_review(&asked, move || {
-                let _span = tracing::debug_span!("review", route = "interpreter").entered();
-                interpret_request(&body, &known)
-            });
-            match tokio::time::timeout_at(asked.until, decided).await {
-                Ok(reply) => reply,
-                Err(_) => return respond_late(),
-            }
-        }
+        None => match tokio::time::timeout_at(asked.until, interpret(&cache, &asked)).await {
+            Ok(reply) => reply,
+            Err(_) => return respond_late(),
+        },
     };
     cache.metrics.observe_review("interpreter", started.elapsed());
     match reply {
         Some(reply) => respond_with(reply.status, reply.body),
         None => respond_with(500, b"the interpreter failed on this object".to_vec()),
+    }
+}
+
+/// What is answered; `None` where nothing can be.
+async fn interpret(cache: &SharedCache, asked: &InspectedRequest) -> Option<Reply> {
+    let decide = |live: Option<LiveRead>| {
+        let (known, body) = (cache.current(), Arc::clone(&asked.body));
+        cache.decide_review(asked, move || {
+            let _span = tracing::debug_span!("review", route = "interpreter").entered();
+            interpret_request(&body, &known, live.as_ref())
+        })
+    };
+    let answer = match decide(None).await? {
+        Interpretation::Read(lookup) => decide(Some(read_live(&cache.client, &lookup).await)).await?,
+        answer => answer,
+    };
+    match answer {
+        Interpretation::Reply(reply) => Some(reply),
+        // It was read.
+        Interpretation::Read(_) => None,
     }
 }
 

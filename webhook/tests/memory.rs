@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use caldera_webhook::{decide::interpreter::interpret_request, observe::cache::Cache};
+use caldera_webhook::{
+    decide::interpreter::{Interpretation, interpret_request},
+    observe::cache::Cache,
+};
 
 /// The most that the process ever had in memory, in kB; `None` where the system does not tell.
 fn read_peak() -> Option<u64> {
@@ -19,7 +22,8 @@ fn a_job_is_revised_without_a_copy_of_it() {
          \"replicas\":98000,\"object\":{{\"metadata\":{{}},\"spec\":{{\"tasks\":[{tasks}{{}}]}}}}}}}}"
     );
     let Some(before) = read_peak() else { return };
-    let reply = interpret_request(body.as_bytes(), &Cache::default());
+    let answer = interpret_request(body.as_bytes(), &Cache::default(), None);
+    let Interpretation::Reply(reply) = answer else { panic!("{answer:?}") };
     let taken = read_peak().unwrap() - before;
     println!("{taken} kB for an answer of {} bytes", reply.body.len());
     assert!(reply.status == 200 && reply.body.len() > 1_000_000);

@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use caldera_crds::{job_admission::validate_update, workload};
 use caldera_fixtures as fixtures;
-use caldera_webhook::{decide::interpreter::interpret_request, observe::cache::Cache};
+use caldera_webhook::{
+    decide::interpreter::{Interpretation, interpret_request},
+    observe::cache::{Cache, LiveRead},
+};
 use serde_json::{Value, json};
 
 /// The object with the answer's patch, if there is one.
@@ -87,7 +90,9 @@ fn every_recorded_question_is_answered() {
             if !is_volcano_job || call["http_status"] != 200 || call["response"]["response"]["successful"] != true {
                 continue;
             }
-            let reply = interpret_request(call["request"].to_string().as_bytes(), &Cache::default());
+            let (body, no_binding) = (call["request"].to_string(), LiveRead::Binding(None));
+            let answer = interpret_request(body.as_bytes(), &Cache::default(), Some(&no_binding));
+            let Interpretation::Reply(reply) = answer else { panic!("{answer:?}") };
             assert_eq!(reply.status, 200);
             let answer: Value = serde_json::from_slice(&reply.body).unwrap();
             let (good, all) = tally.entry(request["operation"].as_str().unwrap().to_owned()).or_default();

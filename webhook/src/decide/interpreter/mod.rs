@@ -5,6 +5,9 @@
 //! config.karmada.io/v1alpha1): without InterpretReplica and ReviseReplica every target cluster would get a full copy;
 //! without Retain the member's Volcano would refuse a re-sync; without AggregateStatus the status of the last cluster
 //! would win.
+//!
+//! A copy that has ended may be the last one, or the first of which the cache has not seen the next: where the cache is
+//! behind, the binding is read before a job is called ended.
 
 mod dependencies;
 mod job_copies;
@@ -14,12 +17,13 @@ mod statuses;
 use std::borrow::Cow;
 
 use caldera_crds::karmada::work::binding_name;
+use jiff::Timestamp;
 use json_patch::PatchOperation;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::patch::{encode_patch, patch_between};
-use crate::observe::cache::Cache;
+use crate::observe::cache::{BindingKey, Cache, CachedBinding, Known, LiveRead, Lookup, Snapshot};
 
 #[derive(Deserialize)]
 struct InterpreterContext<'a> {
@@ -66,18 +70,35 @@ pub struct Reply {
     pub body: Vec<u8>,
 }
 
-/// Answers one request.
+/// What becomes of a request.
+#[derive(Debug, PartialEq)]
+pub enum Interpretation {
+    /// This.
+    Reply(Reply),
+    /// The cache does not tell: read this from the API and ask again.
+    Read(Lookup),
+}
+
+/// Answers one request, by what was read for it where that was asked for.
 #[must_use]
-pub fn interpret_request(body: &[u8], cache: &Cache) -> Reply {
+pub fn interpret_request(body: &[u8], cache: &Cache, live: Option<&LiveRead>) -> Interpretation {
     let context: InterpreterContext<'_> = match serde_json::from_slice(body) {
         Ok(context) => context,
         Err(error) => {
             let text = format!("failed to read the body as a ResourceInterpreterContext: {error}");
-            return Reply { status: 400, body: text.into_bytes() };
+            return Interpretation::Reply(Reply { status: 400, body: text.into_bytes() });
         }
     };
     let mut request = context.request;
-    let answer = answer_operation(&mut request, cache);
+    // Nothing else is decided by more than the request.
+    let known = match request.operation.as_ref() {
+        "AggregateStatus" => find_binding(&request, cache, live),
+        _ => Known::No,
+    };
+    if matches!(known, Known::Unread) && live.is_none() && request.says_that_a_copy_ended() {
+        return Interpretation::Read(Lookup::Binding(request.binding_key()));
+    }
+    let answer = answer_operation(&mut request, known, cache);
     let uid = request.uid;
     // The answer may be as long as the job is large.
     drop((request.object, request.observed_object));
@@ -87,7 +108,25 @@ pub fn interpret_request(body: &[u8], cache: &Cache) -> Reply {
     response.extend(to_fields([("successful", successful.into()), ("uid", uid.as_ref().into())]));
     let mut context = json!({"apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterContext"});
     context["response"] = response.into();
-    Reply { status: 200, body: context.to_string().into_bytes() }
+    Interpretation::Reply(Reply { status: 200, body: context.to_string().into_bytes() })
+}
+
+fn find_binding<'a>(
+    request: &InterpreterRequest<'_>,
+    cache: &'a Cache,
+    live: Option<&'a LiveRead>,
+) -> Known<&'a CachedBinding> {
+    Snapshot { cache, live, now: Timestamp::UNIX_EPOCH }.find_binding(&request.binding_key())
+}
+
+impl InterpreterRequest<'_> {
+    fn binding_key(&self) -> BindingKey {
+        (self.namespace.as_ref().to_owned(), binding_name(&self.kind.kind, &self.name))
+    }
+
+    fn says_that_a_copy_ended(&self) -> bool {
+        self.aggregated_status.iter().flatten().any(statuses::ClusterStatus::has_ended)
+    }
 }
 
 /// Answers a request that is not looked at.
@@ -99,7 +138,11 @@ pub fn answer_too_large(uid: &str, message: &str) -> Reply {
     Reply { status: 200, body: context.to_string().into_bytes() }
 }
 
-fn answer_operation(request: &mut InterpreterRequest<'_>, cache: &Cache) -> Result<Map<String, Value>, String> {
+fn answer_operation(
+    request: &mut InterpreterRequest<'_>,
+    known: Known<&CachedBinding>,
+    cache: &Cache,
+) -> Result<Map<String, Value>, String> {
     let WorkloadGroupKind { group, kind } = &request.kind;
     if (group.as_str(), kind.as_str()) != ("batch.volcano.sh", "Job") {
         return Err(format!("{kind} of group {group:?} is not interpreted here, only Job of batch.volcano.sh"));
@@ -123,8 +166,14 @@ fn answer_operation(request: &mut InterpreterRequest<'_>, cache: &Cache) -> Resu
         }
         "AggregateStatus" => {
             let items = request.aggregated_status.as_deref().unwrap_or_default();
-            let key = (request.namespace.as_ref().to_owned(), binding_name(kind, &request.name));
-            Ok(patch_fields(job, &statuses::aggregate_status(job, items, cache.bindings.get(&key))))
+            let binding = match known {
+                Known::Yes(binding) => Some(binding),
+                Known::No => None,
+                // No copy has ended: a plan that was not seen yet changes nothing of what is said.
+                Known::Unread => cache.bindings.get(&request.binding_key()),
+                Known::Failed(error) => return Err(format!("failed to read its binding: {error}")),
+            };
+            Ok(patch_fields(job, &statuses::aggregate_status(job, items, binding)))
         }
         "InterpretStatus" => Ok(to_fields([("rawStatus", statuses::restore_forgotten_counts(job))])),
         "InterpretHealth" => Ok(to_fields([("healthy", statuses::is_healthy(job).into())])),

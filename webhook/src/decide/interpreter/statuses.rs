@@ -26,6 +26,14 @@ pub struct ClusterStatus {
     status: Option<Value>,
 }
 
+impl ClusterStatus {
+    /// The copy of its cluster has ended.
+    pub fn has_ended(&self) -> bool {
+        let phase = self.status.as_ref().and_then(|status| status.pointer("/state/phase"));
+        phase.and_then(|phase| serde_json::from_value::<Phase>(phase.clone()).ok()).is_some_and(Phase::has_ended)
+    }
+}
+
 /// AggregateStatus: the job with the merged status. Clusters that hold a share and have not reported yet count as
 /// silent, so that a job is not complete because only one cluster has reported.
 pub fn aggregate_status(job: &Value, items: &[ClusterStatus], binding: Option<&CachedBinding>) -> Value {

@@ -19,6 +19,19 @@ fn job(replicas: &[u64]) -> Value {
     })
 }
 
+/// The answer where the API server has what the cache has.
+fn interpret(body: &[u8], cache: &Cache) -> Reply {
+    let answer = match interpret_request(body, cache, None) {
+        Interpretation::Read(Lookup::Binding(key)) => {
+            let live = LiveRead::Binding(cache.bindings.get(&key).cloned().map(Box::new));
+            interpret_request(body, cache, Some(&live))
+        }
+        answer => answer,
+    };
+    let Interpretation::Reply(reply) = answer else { panic!("{answer:?}") };
+    reply
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "callers write the value in place")]
 fn ask_with(operation: &str, object: &Value, more: Value, cache: &Cache) -> Value {
     let mut request = json!({
@@ -28,7 +41,7 @@ fn ask_with(operation: &str, object: &Value, more: Value, cache: &Cache) -> Valu
     for (key, value) in more.as_object().unwrap() {
         request[key] = value.clone();
     }
-    let reply = interpret_request(json!({"request": request}).to_string().as_bytes(), cache);
+    let reply = interpret(json!({"request": request}).to_string().as_bytes(), cache);
     assert_eq!(reply.status, 200);
     let answer: Value = serde_json::from_slice(&reply.body).unwrap();
     assert_eq!(answer["response"]["uid"], "u");
@@ -438,7 +451,46 @@ fn what_is_not_ours_or_not_known_is_unsuccessful_with_a_status() {
     assert!(response["status"]["message"].as_str().unwrap().contains("Dance"));
     let response = ask("InterpretReplica", &job(&[1]), json!({"kind": {"group": "apps", "kind": "Deployment"}}));
     assert_eq!(response["successful"], false);
-    assert_eq!(interpret_request(b"{}", &Cache::default()).status, 400);
+    assert_eq!(interpret(b"{}", &Cache::default()).status, 400);
+}
+
+/// Of a duplicated job one copy completed while the next one was placed, and the job was called Completed.
+#[test]
+fn a_job_is_not_called_ended_before_the_clusters_that_it_has_by_now_are_known() {
+    let of = |phase: &str| {
+        json!({"request": {
+            "uid": "u", "kind": {"group": "batch.volcano.sh", "kind": "Job"}, "name": "j", "namespace": "ns",
+            "operation": "AggregateStatus", "object": job(&[1]),
+            "aggregatedStatus": [{"clusterName": "m1", "status": {"state": {"phase": phase}}}],
+        }})
+        .to_string()
+    };
+    let key = || ("ns".to_owned(), "j-job".to_owned());
+    let binding = |clusters: &[&str]| CachedBinding {
+        resource: ("batch.volcano.sh/v1alpha1".into(), "Job".into()),
+        clusters: clusters.iter().map(|name| ((*name).to_owned(), 1)).collect(),
+        ..CachedBinding::default()
+    };
+    let is_reply = |answer: &Interpretation| matches!(answer, Interpretation::Reply(_));
+    let mut cache = Cache::default();
+    let read = Interpretation::Read(Lookup::Binding(key()));
+    assert_eq!(interpret_request(of("Completed").as_bytes(), &cache, None), read, "no binding was listed yet");
+    assert!(is_reply(&interpret_request(of("Running").as_bytes(), &cache, None)));
+    cache.put_binding(key(), binding(&["m1"]));
+    assert!(is_reply(&interpret_request(of("Completed").as_bytes(), &cache, None)));
+    cache.note_reviewed_plan(key(), 12_345);
+    assert_eq!(interpret_request(of("Completed").as_bytes(), &cache, None), read, "another plan was just reviewed");
+    let phase = |live: &LiveRead| {
+        let answer = interpret_request(of("Completed").as_bytes(), &cache, Some(live));
+        let Interpretation::Reply(reply) = answer else { panic!("{answer:?}") };
+        let response: Value = serde_json::from_slice(&reply.body).unwrap();
+        let merged = applied(&job(&[1]), &response["response"]);
+        (response["response"]["successful"].clone(), merged["status"]["state"]["phase"].clone())
+    };
+    assert_eq!(phase(&LiveRead::Binding(Some(Box::new(binding(&["m1"]))))), (json!(true), json!("Completed")));
+    let (successful, now) = phase(&LiveRead::Binding(Some(Box::new(binding(&["m1", "m2"])))));
+    assert!(successful == true && now != "Completed", "{now}");
+    assert_eq!(phase(&LiveRead::Failed("no answer".into())).0, false, "Karmada asks again");
 }
 
 proptest! {
@@ -450,7 +502,7 @@ proptest! {
             "uid": "u", "kind": {"group": "batch.volcano.sh", "kind": "Job"}, "operation": operation, "object": object,
             "observedObject": observed, "replicas": 3,
         }});
-        let _ = interpret_request(body.to_string().as_bytes(), &Cache::default());
+        let _ = interpret(body.to_string().as_bytes(), &Cache::default());
     }
 
     #[test]
