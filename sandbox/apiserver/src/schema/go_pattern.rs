@@ -248,7 +248,8 @@ mod tests {
             let (long, began) = (format!("[{}", part.repeat(100_000)), std::time::Instant::now());
             pattern_error(&long);
             pattern_error(long.trim_start_matches('['));
-            assert!(began.elapsed().as_secs() < 5, "{part}");
+            // Read again from each of its parts it takes many minutes, and once a second on a busy machine.
+            assert!(began.elapsed().as_secs() < 60, "{part}");
         }
     }
 
