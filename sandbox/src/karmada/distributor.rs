@@ -63,9 +63,8 @@ fn concerns_dependencies(change: &Change) -> bool {
     match &change.old {
         None => deps(new) && placed(new),
         Some(old) => {
-            old.generation() != new.generation()
-                && (deps(old) || deps(new))
-                && (placed(old) || placed(new) || new.is_deleting())
+            // Placed or not: only a new binding waits for its clusters.
+            old.generation() != new.generation() && (deps(old) || deps(new))
         }
     }
 }

@@ -25,7 +25,7 @@ fn namespace_kind() -> Gvk {
 
 fn is_propagated(namespace: &Value) -> bool {
     let name = namespace.name();
-    !names::reserved_namespace(name) && name != "default" && namespace.label(SKIP) != "true"
+    !names::reserved_namespace(name) && name != "default" && !namespace.label(SKIP).eq_ignore_ascii_case("true")
 }
 
 /// Starts to propagate namespaces.

@@ -137,43 +137,45 @@ fn override_images(object: &mut Value, rule: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// `[host/]repository[:tag|@digest]`.
+/// `[host/]repository[:tag|@digest]`; of an image with both Karmada forgets the digest (`pkg/util/imageparser`).
 struct Image {
     host: String,
     repository: String,
     version: String,
-    separator: char,
 }
 
 impl Image {
     fn parse(image: &str) -> Self {
-        let (rest, version, separator) = match image.rsplit_once('@') {
-            Some((rest, digest)) => (rest, digest, '@'),
-            None => match image.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')) {
-                Some((rest, tag)) => (rest, tag, ':'),
-                None => (image, "", ':'),
-            },
+        let (named, digest) = image.split_once('@').unwrap_or((image, ""));
+        let (rest, version) = match named.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')) {
+            Some((rest, tag)) => (rest, tag),
+            None => (named, digest),
         };
         let is_host = |part: &str| part.contains('.') || part.contains(':') || part == "localhost";
         let (host, repository) = match rest.split_once('/').filter(|(first, _)| is_host(first)) {
             Some((host, repository)) => (host, repository),
             None => ("", rest),
         };
-        Self { host: host.to_owned(), repository: repository.to_owned(), version: version.to_owned(), separator }
+        Self { host: host.to_owned(), repository: repository.to_owned(), version: version.to_owned() }
     }
 
     fn changed(mut self, rule: &Value) -> Self {
+        let is_version = rule.text("/component") == "Tag";
         let part = match rule.text("/component") {
             "Registry" => &mut self.host,
             "Repository" => &mut self.repository,
             "Tag" => &mut self.version,
             _ => return self,
         };
-        match rule.text("/operator") {
-            "add" => part.push_str(rule.text("/value")),
-            "replace" => rule.text("/value").clone_into(part),
-            "remove" => part.clear(),
-            _ => {}
+        let new = match rule.text("/operator") {
+            "add" => format!("{part}{}", rule.text("/value")),
+            "replace" => rule.text("/value").to_owned(),
+            "remove" => String::new(),
+            _ => return self,
+        };
+        // What is neither a tag nor a digest changes nothing.
+        if !is_version || rule.text("/operator") == "remove" || is_tag(&new) || is_digest(&new) {
+            *part = new;
         }
         self
     }
@@ -184,11 +186,27 @@ impl Image {
             text = format!("{}/{text}", self.host);
         }
         if !self.version.is_empty() {
-            text.push(self.separator);
+            text.push(if is_digest(&self.version) { '@' } else { ':' });
             text += &self.version;
         }
         text
     }
+}
+
+fn is_tag(text: &str) -> bool {
+    let word = |one: char| one.is_ascii_alphanumeric() || one == '_';
+    text.starts_with(word) && text.len() <= 128 && text.chars().all(|one| word(one) || matches!(one, '.' | '-'))
+}
+
+/// An algorithm and at least 32 hexadecimal digits.
+fn is_digest(text: &str) -> bool {
+    let Some((algorithm, hex)) = text.split_once(':') else { return false };
+    let named = |part: &str| {
+        part.starts_with(|one: char| one.is_ascii_alphabetic()) && part.chars().all(|one| one.is_ascii_alphanumeric())
+    };
+    algorithm.split(['-', '_', '+', '.']).all(named)
+        && hex.len() >= 32
+        && hex.chars().all(|one| one.is_ascii_hexdigit())
 }
 
 fn override_arguments(object: &mut Value, rule: &Value, field: &str) {
@@ -252,7 +270,14 @@ mod tests {
         };
         assert_eq!(with("nginx", "Registry", "add", "r.io"), "r.io/nginx");
         assert_eq!(with("r.io:5000/a/b:1", "Tag", "replace", "2"), "r.io:5000/a/b:2");
-        assert_eq!(with("a/b@sha256:c", "Repository", "replace", "x"), "x@sha256:c");
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        assert_eq!(with(&format!("a/b@{digest}"), "Repository", "replace", "x"), format!("x@{digest}"));
+        assert_eq!(with("a/b:1", "Tag", "replace", &digest), format!("a/b@{digest}"));
+        assert_eq!(with(&format!("a/b@{digest}"), "Tag", "replace", "2"), "a/b:2");
+        assert_eq!(with(&format!("a/b:1@{digest}"), "Registry", "add", "r.io"), "r.io/a/b:1");
+        assert_eq!(with("a/b:1", "Tag", "replace", "no tag"), "a/b:1");
+        assert_eq!(with("a/b", "Tag", "add", "v1"), "a/b:v1");
+        assert_eq!(with("a/b:1", "Tag", "remove", ""), "a/b");
     }
 
     #[test]

@@ -72,6 +72,10 @@ pub fn divide_completions(binding: &Value, template: &Value) -> Option<BTreeMap<
     let targets = target_clusters(binding);
     let votes: Vec<(u64, &str)> =
         targets.iter().map(|target| (u64::try_from(target.replicas).unwrap_or(0), target.cluster.as_str())).collect();
+    // Where nobody has replicas, nothing is divided, and the copies keep the template's completions.
+    if votes.iter().all(|(replicas, _)| *replicas == 0) {
+        return None;
+    }
     let seats = webster::divide_seats(total, &votes, Tie::of_uid(template.uid()));
     Some(
         votes
@@ -286,6 +290,16 @@ mod tests {
     fn completions_are_divided_like_replicas() {
         let division = divide_completions(&binding(), &template()).unwrap();
         assert_eq!(division, BTreeMap::from([("m1".to_owned(), 8), ("m2".to_owned(), 4)]));
+    }
+
+    #[test]
+    fn completions_stay_where_no_cluster_has_replicas() {
+        let mut binding = binding();
+        binding.put(&["spec", "clusters"], json!([{"name": "m1"}, {"name": "m2"}]));
+        assert_eq!(divide_completions(&binding, &template()), None);
+        binding.put(&["spec", "clusters"], json!([{"name": "m1", "replicas": 1}, {"name": "m2"}]));
+        let division = divide_completions(&binding, &template()).unwrap();
+        assert_eq!(division, BTreeMap::from([("m1".to_owned(), 12), ("m2".to_owned(), 0)]));
     }
 
     #[test]

@@ -58,15 +58,19 @@ pub fn run_controller(control: &Arc<Control>) {
     });
 }
 
-/// Bindings whose templates an override policy names are written again.
+/// Bindings whose templates an override policy names, or named before it was edited, are written again
+/// (`EnqueueRequestsFromMapFunc` maps both sides of an update).
 fn requeue_overridden(control: &Control, queue: &Queue<Key>, change: &Change) {
-    let (Some(policy), generation) = (change.latest(), |one: &Option<Shared>| one.as_ref().map(|one| one.generation()))
-    else {
-        return;
-    };
+    let generation = |one: &Option<Shared>| one.as_ref().map(|one| one.generation());
     if change.old.is_some() && change.new.is_some() && generation(&change.old) == generation(&change.new) {
         return;
     }
+    for policy in change.old.iter().chain(&change.new) {
+        requeue_named(control, queue, policy);
+    }
+}
+
+fn requeue_named(control: &Control, queue: &Queue<Key>, policy: &Value) {
     let selectors = policy.items("/spec/resourceSelectors");
     let names = |binding: &Value| {
         let reference = &binding["spec"]["resource"];

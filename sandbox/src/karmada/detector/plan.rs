@@ -161,23 +161,19 @@ pub fn build_binding(
     let gvk = binding_kind(template);
     let namespaced = !template.namespace().is_empty();
     let mut spec = Map::new();
-    let copied: &[&str] = if namespaced {
-        &[
-            "propagateDeps",
-            "schedulerName",
-            "placement",
-            "failover",
-            "conflictResolution",
-            "preserveResourcesOnDeletion",
-        ]
-    } else {
-        &["schedulerName", "placement", "failover", "conflictResolution", "preserveResourcesOnDeletion"]
-    };
+    let copied = [
+        "propagateDeps",
+        "schedulerName",
+        "placement",
+        "failover",
+        "conflictResolution",
+        "preserveResourcesOnDeletion",
+    ];
     for field in copied {
         let value =
-            policy.present(&format!("/spec/{field}")).filter(|value| **value != false || *field != "propagateDeps");
+            policy.present(&format!("/spec/{field}")).filter(|value| **value != false || field != "propagateDeps");
         if let Some(value) = value {
-            spec.insert((*field).to_owned(), value.clone());
+            spec.insert(field.to_owned(), value.clone());
         }
     }
     spec.entry("placement").or_insert_with(|| json!({}));
@@ -422,6 +418,21 @@ mod tests {
         other.put(&["metadata", "uid"], json!("v"));
         let theirs = build_binding(&other, Scope::Namespace, &policy, &Interpreted::default(), None);
         assert!(merge_binding(&theirs, &desired).unwrap_err().contains("different owner reference UID"));
+    }
+
+    #[test]
+    fn a_cluster_wide_binding_is_told_of_dependencies_only_when_it_is_made() {
+        let mut template = job();
+        template.remove_at(&["metadata", "namespace"]);
+        let mut policy = Value::clone(&policy("p", 0, &json!({})));
+        let build = |policy: &Value| build_binding(&template, Scope::Cluster, policy, &Interpreted::default(), Some(1));
+        let plain = build(&policy);
+        policy.put(&["spec", "propagateDeps"], json!(true));
+        let made = build(&policy);
+        assert_eq!(made["spec"]["propagateDeps"], true);
+        assert!(made["spec"].get("schedulePriority").is_none());
+        assert_eq!(merge_binding(&plain, &made).unwrap()["spec"].get("propagateDeps"), None);
+        assert_eq!(merge_binding(&made, &plain).unwrap()["spec"]["propagateDeps"], true);
     }
 
     #[test]

@@ -212,7 +212,8 @@ impl Detector {
             return Ok(false);
         }
         let interpreted = self.interpret_template(&template).await?;
-        let priority = self.policy_priority(policy).await?;
+        // Only ResourceBindings have one: a class that is missing keeps no ClusterResourceBinding from being made.
+        let priority = if template.namespace().is_empty() { None } else { self.policy_priority(policy).await? };
         let mut desired = plan::build_binding(&template, scope, policy, &interpreted, priority);
         if self.control.gates.workload_affinity && !template.namespace().is_empty() {
             desired.put_or_remove(&["spec", "workloadAffinityGroups"], plan::affinity_groups(&template, policy));

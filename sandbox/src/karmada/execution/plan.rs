@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::karmada::{
+    detector::plan::{Scope, remove_claim},
     interpreter::prune::prune_template,
     names,
     object::{ObjectExt, set_condition},
@@ -84,15 +85,12 @@ pub fn has_drifted(old: &Value, new: &Value) -> bool {
     essence(old) != essence(new)
 }
 
-/// A manifest without Karmada's marks, for an object that stays behind; Karmada forgets the conflict resolution.
+/// A manifest without Karmada's marks, for an object that stays behind; Karmada forgets the conflict resolution, and
+/// the marks of a ClusterPropagationPolicy on what is in a namespace.
 pub fn remove_marks(manifest: &mut Value) {
-    manifest.remove_labels(&[
-        names::MANAGED,
-        names::BINDING_ID,
-        names::WORK_ID,
-        names::POLICY_ID,
-        names::CLUSTER_POLICY_ID,
-    ]);
+    manifest.remove_labels(&[names::MANAGED, names::BINDING_ID, names::WORK_ID]);
+    let scope = if manifest.namespace().is_empty() { Scope::Cluster } else { Scope::Namespace };
+    remove_claim(manifest, scope);
     manifest.remove_annotations(&[
         names::MANAGED_ANNOTATIONS,
         names::MANAGED_LABELS,
@@ -102,9 +100,6 @@ pub fn remove_marks(manifest: &mut Value) {
         names::BINDING_NAME,
         names::WORK_NAMESPACE,
         names::WORK_NAME,
-        names::POLICY_NAME,
-        names::POLICY_NAMESPACE,
-        names::CLUSTER_POLICY_NAME,
     ]);
 }
 
@@ -170,6 +165,24 @@ mod tests {
         assert_eq!(desired.annotation("gone"), "");
         assert_eq!(desired.annotation("own"), "y");
         assert_eq!(desired.resource_version(), "5");
+    }
+
+    #[test]
+    fn what_stays_behind_keeps_only_the_marks_of_the_other_sort_of_policy() {
+        let mut object = json!({"metadata": {"name": "a", "namespace": "n", "labels": {"own": "1"}}});
+        for label in [names::MANAGED, names::BINDING_ID, names::WORK_ID, names::POLICY_ID, names::CLUSTER_POLICY_ID] {
+            object.set_label(label, "x");
+        }
+        for annotation in [names::WORK_NAME, names::POLICY_NAME, names::CLUSTER_POLICY_NAME] {
+            object.set_annotation(annotation, "x");
+        }
+        let mut wide = object.clone();
+        wide.remove_at(&["metadata", "namespace"]);
+        remove_marks(&mut object);
+        assert_eq!(object["metadata"]["labels"], json!({"own": "1", names::CLUSTER_POLICY_ID: "x"}));
+        assert_eq!(object["metadata"]["annotations"], json!({names::CLUSTER_POLICY_NAME: "x"}));
+        remove_marks(&mut wide);
+        assert_eq!(wide["metadata"]["labels"], json!({"own": "1", names::POLICY_ID: "x"}));
     }
 
     #[test]

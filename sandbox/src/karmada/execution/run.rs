@@ -222,7 +222,14 @@ async fn delete_work(
             Err(error) if error.is_not_found() => None,
             other => other?,
         };
-        let Some(observed) = found else { continue };
+        let Some(observed) = found else {
+            // Karmada has nothing to take its marks off, and tries again as long as the object is missing.
+            let missing = format!("{}/{} not found, nothing to preserve", manifest.namespace(), manifest.name());
+            if preserve {
+                return Err(Failure(missing));
+            }
+            continue;
+        };
         let key = ObjectKey::of(manifest);
         if preserve {
             let mut released = manifest.clone();

@@ -28,10 +28,16 @@ const UNLIMITED: i64 = i32::MAX as i64;
 /// Whether the scheduler looks at a binding at all.
 #[must_use]
 pub fn is_scheduled_here(binding: &Value) -> bool {
-    let ours = matches!(binding.text("/spec/schedulerName"), "" | NAME);
     let claimed = [names::POLICY_ID, names::CLUSTER_POLICY_ID, names::BINDING_MANAGED_BY];
     let has = |label: &&str| binding.pointer("/metadata/labels").and_then(|labels| labels.get(*label)).is_some();
-    ours && !binding.flag("/spec/suspension/scheduling") && claimed.iter().any(has)
+    follows_clusters(binding) && claimed.iter().any(has)
+}
+
+/// Whether a change of a cluster makes the scheduler look at a binding: also one that no policy claims any more
+/// (`enqueueAffectedBindings`).
+#[must_use]
+pub fn follows_clusters(binding: &Value) -> bool {
+    matches!(binding.text("/spec/schedulerName"), "" | NAME) && !binding.flag("/spec/suspension/scheduling")
 }
 
 /// What to do about a binding that the scheduler was told of.

@@ -81,7 +81,8 @@ impl Scheduler {
         let clusters = plan::read_clusters(&sides.into_iter().cloned().collect::<Vec<_>>());
         for gvk in [binding_kind(), cluster_binding_kind()] {
             for binding in self.control.host.list(&gvk) {
-                if !plan::is_scheduled_here(&binding) || binding.is_deleting() {
+                let placement = binding.present("/spec/placement");
+                if placement.is_none() || !plan::follows_clusters(&binding) || binding.is_deleting() {
                     continue;
                 }
                 let Ok(read) = plan::read_binding(&binding) else { continue };
