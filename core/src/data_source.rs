@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-pub use self::locality::{DataLocality, describe_lack, shorten_text};
+pub use self::locality::{DataLocality, describe_lack};
 use crate::{gang::WorkloadRef, time::EpochSeconds};
 
 /// Claims of one workload that are looked at. One with more waits.

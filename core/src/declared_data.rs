@@ -3,13 +3,14 @@
 //! Annotation `caldera.dev/data`: pieces of data with commas between them, each `KEY=VALUE` where KEY is `cluster`,
 //! `region`, `zone` or `provider`; `|` between places that have a copy of the same piece; `:SIZE` for how much it is,
 //! in any unit (1 if not said), or in bytes with a suffix (`200Gi`). [`crate::place`] prefers clusters that have the
-//! data, and those to which it comes sooner where its size is in bytes.
+//! data, and those to which it comes sooner where its size is in bytes. A place is named by letters, digits, `-`, `_`,
+//! `.`, `/` and spaces: a semicolon in the place of a comma makes no place.
 
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::quantity::Quantity;
+use crate::{quantity::Quantity, text::shorten_text};
 
 /// So many pieces may be declared.
 pub const MOST_PIECES: usize = 16;
@@ -69,8 +70,11 @@ impl FromStr for Data {
     type Err = ParseDataError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.split(',').nth(MOST_PIECES).is_some() {
+            return Err(ParseDataError::TooMany);
+        }
         let pieces: Vec<Piece> = text.split(',').map(parse_piece).collect::<Result<_, _>>()?;
-        if pieces.len() > MOST_PIECES || pieces.iter().any(|piece| piece.places.len() > MOST_PLACES) {
+        if pieces.iter().any(|piece| piece.places.len() > MOST_PLACES) {
             return Err(ParseDataError::TooMany);
         }
         Ok(Self { pieces })
@@ -86,7 +90,7 @@ fn parse_piece(text: &str) -> Result<Piece, ParseDataError> {
     let number = if in_bytes { parse_bytes(size) } else { size.parse().ok() };
     let most = if in_bytes { MOST_BYTES } else { LARGEST };
     let number = number.filter(|number| (1..=most).contains(number));
-    let size = number.ok_or_else(|| ParseDataError::Size(size.to_owned()))?;
+    let size = number.ok_or_else(|| ParseDataError::Size(shorten_text(size)))?;
     Ok(Piece { places: places.split('|').map(parse_place).collect::<Result<_, _>>()?, size, in_bytes })
 }
 
@@ -96,11 +100,13 @@ fn parse_bytes(text: &str) -> Option<i64> {
 }
 
 fn parse_place(text: &str) -> Result<DataPlace, ParseDataError> {
-    let malformed = || ParseDataError::Malformed(text.trim().to_owned());
+    let malformed = || ParseDataError::Malformed(shorten_text(text.trim()));
     let (key, value) = text.split_once('=').ok_or_else(malformed)?;
     let value = value.trim().to_owned();
+    // As in names and labels: what has another separator in it is not one place.
+    let is_named = |one: char| one.is_alphanumeric() || matches!(one, '-' | '_' | '.' | '/' | ' ');
     match key.trim() {
-        _ if value.is_empty() => Err(malformed()),
+        _ if value.is_empty() || !value.chars().all(is_named) => Err(malformed()),
         "cluster" => Ok(DataPlace::Cluster(value)),
         "region" => Ok(DataPlace::Region(value)),
         "zone" => Ok(DataPlace::Zone(value)),
@@ -133,9 +139,15 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_in_words() {
-        for (text, wrong) in
-            [("", ""), ("m1", "m1"), ("node=n1", "node=n1"), ("cluster=", "cluster="), ("cluster=a,", "")]
-        {
+        for (text, wrong) in [
+            ("", ""),
+            ("m1", "m1"),
+            ("node=n1", "node=n1"),
+            ("cluster=", "cluster="),
+            ("cluster=a,", ""),
+            ("cluster=a:2Gi;region=eu:1Ti", "cluster=a:2Gi;region=eu"),
+            ("cluster='a'", "cluster='a'"),
+        ] {
             assert_eq!(text.parse::<Data>(), Err(ParseDataError::Malformed(wrong.to_owned())), "{text}");
         }
         for (text, wrong) in

@@ -5,6 +5,9 @@ use std::fmt::{Display, Write as _};
 /// Names that one sentence has.
 pub const MOST_NAMED: usize = 4;
 
+/// Characters of a text of a user's that a sentence repeats.
+const MOST_REPEATED_CHARACTERS: usize = 128;
+
 /// `a, b, c, d and 3 more`; nothing for no names.
 #[must_use]
 pub fn name_some(names: impl IntoIterator<Item = impl Display>) -> String {
@@ -18,6 +21,15 @@ pub fn name_some(names: impl IntoIterator<Item = impl Display>) -> String {
         0 => text,
         more => format!("{text} and {more} more"),
     }
+}
+
+/// A text of a user's, cut to what a sentence repeats.
+#[must_use]
+pub fn shorten_text(text: &str) -> String {
+    if text.chars().count() <= MOST_REPEATED_CHARACTERS {
+        return text.to_owned();
+    }
+    text.chars().take(MOST_REPEATED_CHARACTERS).chain(['…']).collect()
 }
 
 /// `1 job`, `2 jobs`: a number with a noun, which is given as it is of one. What ends like `copy` or `batch` has their

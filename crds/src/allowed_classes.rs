@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use caldera_core::{data_source::shorten_text, gang::QueueName, reason::Reason};
+use caldera_core::{gang::QueueName, reason::Reason, text::shorten_text};
 use serde_json::Value;
 
 use crate::{names::caldera::PRIORITY_CLASSES, object::annotation_of};

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use caldera_core::{autoscaling::Autoscaling, data_source::shorten_text, maintenance::Maintenance};
+use caldera_core::{autoscaling::Autoscaling, maintenance::Maintenance, text::shorten_text};
 use jiff::Timestamp;
 
 use crate::{

@@ -8,8 +8,9 @@
 use std::sync::Arc;
 
 use caldera_core::{
-    data_source::{ClaimKey, DataClaim, DataIdentity, DataSource, shorten_text},
+    data_source::{ClaimKey, DataClaim, DataIdentity, DataSource},
     gang::WorkloadRef,
+    text::shorten_text,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 

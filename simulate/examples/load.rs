@@ -23,7 +23,7 @@ fn main() -> Result<(), WorldError> {
     let quick = LoadPolicy { interval: 60, moves: 4, ..wide.clone() };
     let ways = [
         ("nobody is moved", LoadPolicy { enabled: false, ..on.clone() }),
-        ("as installed", on),
+        ("as installed, by cpu", on),
         ("clusters below 50 % receive", wide),
         ("and 4 jobs a minute", quick),
     ];

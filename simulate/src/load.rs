@@ -5,6 +5,9 @@
 //! each of them the same part of what it wants, so that all jobs there take longer. That is what rescheduling is held
 //! against: when jobs end, what was wanted and not there, and what moves cost.
 //!
+//! Cores are one pool in each cluster: nodes that are full run short before their cluster does, so what is wanted in
+//! vain is the least that it may be. Of the controller's rules one is left out: that its queue must let a job in again.
+//!
 //! Memory is not looked at: whoever wants more than there is of it is killed, and does not take longer.
 
 mod made_up;

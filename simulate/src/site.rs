@@ -287,11 +287,13 @@ impl<'w> Site<'w> {
         let (all, linked, queues) = self.members.view();
         let index: HashMap<&str, usize> = all.iter().enumerate().map(|(i, (one, _))| (one.name.as_str(), i)).collect();
         let allowed = all.iter().filter(|(cluster, _)| !barred.contains(cluster.name.as_str())).copied().collect();
-        let allowed = moves::leave_out_avoided(allowed, self.avoided.get(&job));
         let request = place::Request { linked, run, ..question(shape, gang, allowed) };
         // Other kinds are not scheduled by the members' Volcano.
         let own = |cluster: &str| queues[*index.get(cluster)?].get(queue).filter(|_| shape.whole);
-        let decision = place::place_within_queues(&request, own).or_else(|(refusal, _)| {
+        let others = self.avoided.get(&job).map(|avoided| moves::leave_out_avoided(&request, avoided));
+        let first = others.and_then(|others| place::place_within_queues(&others, own).ok()).ok_or(());
+        let anywhere = || place::place_within_queues(&request, own);
+        let decision = first.or_else(|()| anywhere()).or_else(|(refusal, _)| {
             let with_upcoming = |clusters: Vec<(&Cluster, &Capacity)>, delay| {
                 let clusters = clusters.into_iter().filter(|(it, _)| !barred.contains(it.name.as_str())).collect();
                 let run = run.map(|run| run.with_delay(delay));

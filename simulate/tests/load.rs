@@ -123,7 +123,7 @@ fn a_made_up_day_is_cooler_with_moves_and_the_same_day_gives_the_same_history() 
         assert!(!moved.moves.is_empty() && moved.wanted_in_vain < still.wanted_in_vain, "seed {seed}");
         let again = run(&on());
         assert_eq!((&moved.moves, &moved.outcome.jobs), (&again.moves, &again.outcome.jobs), "seed {seed}");
-        // Nobody is moved twice within the cooldown, nor back to a cluster that it had left.
+        // Nobody is moved twice within the cooldown.
         for (at, one) in moved.moves.iter().enumerate() {
             let before = moved.moves[..at].iter().rfind(|before| before.job == one.job);
             let cooldown = Millis::from_secs(u64::try_from(on().cooldown).unwrap());

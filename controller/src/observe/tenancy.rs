@@ -8,13 +8,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use caldera_core::{
-    data_source::shorten_text,
     gang::{Gang, QueueName},
     queue::{Counted, RunningLimits, TenantOrder},
     reason::Reason,
     resources::Resources,
     run_limit::RunLimit,
     tenant::Tenant,
+    text::shorten_text,
     time::EpochSeconds,
 };
 use caldera_crds::{longest_run::LongestRun, names::volcano::ROOT_QUEUE};

@@ -7,10 +7,7 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use super::{DataClaim, DataIdentity, MOST_CLAIMS};
-use crate::text::name_some;
-
-/// Characters of a text of a user's that a sentence repeats.
-const MOST_REPEATED_CHARACTERS: usize = 128;
+use crate::text::{name_some, shorten_text};
 
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -98,15 +95,6 @@ pub fn describe_lack(data: &DataIdentity) -> String {
     let named =
         name_some(attributes.iter().map(|(key, value)| format!("{}={}", shorten_text(key), shorten_text(value))));
     format!("{text} and attributes {named}")
-}
-
-/// A text of a user's, cut to what a sentence repeats.
-#[must_use]
-pub fn shorten_text(text: &str) -> String {
-    if text.chars().count() <= MOST_REPEATED_CHARACTERS {
-        return text.to_owned();
-    }
-    text.chars().take(MOST_REPEATED_CHARACTERS).chain(['…']).collect()
 }
 
 /// Where a workload may go, for whoever found no place for it.

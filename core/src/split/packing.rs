@@ -123,8 +123,8 @@ impl FreeNodes {
         let mut most = i64::from(u32::MAX);
         for (free, asked) in self.free(group, requests.row_width()).iter().zip(requests.request_row(task)) {
             // A division takes as long as all the rest.
-            if *asked > 0 && *free < asked.saturating_mul(most) {
-                most = free / asked;
+            if *asked > 0 && asked.checked_mul(most).is_none_or(|all| *free < all) {
+                most = most.min(free / asked).max(0);
             }
         }
         most.unsigned_abs()

@@ -8,9 +8,9 @@
 use std::collections::BTreeSet;
 
 use caldera_core::{
-    data_source::shorten_text,
     numa::{MOST_CONTAINERS, NumaPolicy},
     text::name_some,
+    text::shorten_text,
 };
 use serde_json::Value;
 

@@ -14,7 +14,7 @@
 //! patches its runtime (`pkg/runtime/framework/plugins/volcano`). Where there is no operator's PodGroup, Volcano takes
 //! it from the pod's annotation. Who names a queue in several places names the same one.
 
-use caldera_core::{data_source::shorten_text, gang::QueueName};
+use caldera_core::{gang::QueueName, text::shorten_text};
 
 use super::{GangError, WorkloadKind, field::Field, layout::Layout, layout_reader, queue_of, train_job};
 use crate::names::volcano::{GROUP_NAME, GROUP_NAME_OF_CARDS, QUEUE, QUEUE_OLD};

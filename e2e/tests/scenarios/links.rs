@@ -149,11 +149,10 @@ fn a_gang_leaves_clusters_whose_link_has_become_worse() {
             clusters.contains(&format!("\"{third}\"")) && !clusters.contains(&format!("\"{other}\""))
         };
         s.until(Kind::Binding, "moves-job", "is where links are good", moved).await?;
-        s.until_told("moves", "Rescheduled").await?;
+        s.until_told_that("moves", "Rescheduled", "has a latency of 80000 us").await?;
+        // A member's Volcano may lose a job that is made anew a moment after it was deleted: it starts once it is sent
+        // again.
         s.until_phase("moves", "Running").await?;
-        let record = s.get(Kind::Binding, "moves-job").await?.context("it has a binding")?;
-        let record = record["metadata"]["annotations"]["caldera.dev/eviction"].as_str().unwrap_or_default().to_owned();
-        ensure!(record.contains("has a latency of 80000 us"), "{record}");
 
         // Once in its life: that this link becomes bad as well moves it nowhere.
         declare(&third, &other).await?;

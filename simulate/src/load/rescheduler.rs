@@ -195,9 +195,12 @@ impl<'a> Rescheduler<'a> {
         let Some(running) = placed.iter().map(|placed| &placed.job).find(|job| job.id == one.id) else { return };
         one.from.iter().chain(&one.to).for_each(|cluster| self.history.reset_hot_counts(cluster));
         let others = self.loaded.world.clusters.iter().map(|one| &one.cluster.name);
-        let avoid: BTreeSet<ClusterName> =
-            others.filter(|name| !one.receivers.contains(*name)).map(|name| name.as_str().into()).collect();
         let job = index(&one.id);
+        let was_avoided = |name: &str| self.moved.get(&job).is_some_and(|(_, avoid)| avoid.contains(name));
+        let avoid: BTreeSet<ClusterName> = others
+            .filter(|name| !one.receivers.contains(*name) || was_avoided(name))
+            .map(|name| name.as_str().into())
+            .collect();
         self.moved.insert(job, (site.now(), avoid.clone()));
         self.moves.push(LoadMove { at: site.now(), job, why: one.why });
         self.caldera.move_job(site, running, avoid);

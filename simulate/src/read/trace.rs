@@ -16,14 +16,14 @@
 //! resource, asked for by each pod.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
 use caldera_core::{
     card_choice::read_card_models,
     declared_data::Data,
-    gang::{Gang, QueueName, Task},
+    gang::{Gang, QueueName, Task, TaskName},
     quantity::Quantity,
     resources::{ResourceName, Resources},
 };
@@ -32,8 +32,13 @@ use super::{
     ReadError, Reader, Trace, TraceFormat, TraceOptions, dlrm, openb,
     table::{Row, Table},
 };
-use crate::world::{self, Job, JobTerms, Shapes};
+use crate::{
+    time::Millis,
+    world::{self, Job, JobTerms, Shapes},
+};
 
+/// The latest arrival, and the longest run.
+const LONGEST: Millis = Millis::from_secs(1_000 * 365 * 24 * 3_600);
 /// Columns that are no resources.
 const KNOWN: [&str; 14] = [
     "job",
@@ -92,14 +97,18 @@ fn read_own_trace(
     let mut order: Vec<(String, Row<'_>)> = Vec::new();
     let mut tasks: BTreeMap<String, Vec<Task>> = BTreeMap::new();
     let mut not_best_effort: BTreeSet<String> = BTreeSet::new();
+    let mut names: HashSet<(String, TaskName)> = HashSet::new();
     for row in table.rows() {
         let job: String = row.read("job")?;
         let of_job = tasks.entry(job.clone()).or_default();
         if of_job.is_empty() {
+            check_times(row)?;
             order.push((job.clone(), row));
+        } else if !row.text("data").is_empty() {
+            return Err(row.wrong(format!("data of job {job} belongs in its first row")));
         }
         let task = read_task(row, &resources, of_job.len())?;
-        if of_job.iter().any(|other| other.name == task.name) {
+        if !names.insert((job.clone(), task.name.clone())) {
             return Err(row.wrong(format!("job {job} has two tasks named {}", task.name)));
         }
         of_job.push(task);
@@ -136,6 +145,16 @@ fn read_own_trace(
         })
     };
     order.into_iter().map(job).collect()
+}
+
+/// Times that far away are mistakes, and sums of them would not be true.
+fn check_times(row: Row<'_>) -> Result<(), ReadError> {
+    for column in ["arrival", "run", "estimate"] {
+        if row.maybe::<Millis>(column)?.is_some_and(|time| time > LONGEST) {
+            return Err(row.wrong(format!("{column} is more than {LONGEST}")));
+        }
+    }
+    Ok(())
 }
 
 fn is_best_effort(row: Row<'_>) -> Result<bool, ReadError> {
@@ -180,7 +199,7 @@ fn read_task(row: Row<'_>, resources: &[&str], nth: usize) -> Result<Task, ReadE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{read::Estimates, time::Millis};
+    use crate::read::Estimates;
 
     fn read(text: &str, options: &TraceOptions) -> Result<Trace, ReadError> {
         let offered = ["cpu", "nvidia.com/gpu"].map(ResourceName::from).into();
@@ -299,7 +318,22 @@ mod tests {
         let trace = read(text, &TraceOptions::default()).unwrap();
         let data = |job: usize| trace.jobs[job].shape.gang.data.as_deref().cloned();
         assert_eq!((data(0), data(1)), (Some("cluster=m1:200Gi,region=eu:1Ti".parse().unwrap()), None));
-        let wrong = read("job,arrival,run,cpu,data\na,0,1,1,rack=7\n", &TraceOptions::default()).unwrap_err();
-        assert!(wrong.to_string().contains("\"rack=7\" is not KEY=VALUE"), "{wrong}");
+        let refused = |rows: &str| {
+            let text = format!("job,arrival,run,task,cpu,data\n{rows}\n");
+            read(&text, &TraceOptions::default()).unwrap_err().to_string()
+        };
+        assert!(refused("a,0,1,t,1,rack=7").contains("\"rack=7\" is not KEY=VALUE"));
+        assert!(refused("a,0,1,t,1,cluster=m1:2Gi;region=eu:1Ti").contains("is not KEY=VALUE"));
+        let later = refused("a,0,1,t,1,\na,,,u,1,cluster=m1");
+        assert!(later.contains("data of job a belongs in its first row"), "{later}");
+    }
+
+    #[test]
+    fn times_beyond_a_thousand_years_are_refused() {
+        for row in ["18446744073709551,1,", "0,18446744073709551,", "0,1,40000000000"] {
+            let text = format!("job,arrival,run,estimate,cpu\na,{row},1\n");
+            let wrong = read(&text, &TraceOptions::default()).unwrap_err().to_string();
+            assert!(wrong.contains(" is more than 365000 d"), "{wrong}");
+        }
     }
 }

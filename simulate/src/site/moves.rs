@@ -60,15 +60,14 @@ impl Site<'_> {
     }
 }
 
-/// The clusters without those that are to be avoided, if any are left.
+/// The same question without the clusters that are to be avoided: where none of the others has a place, all count, as
+/// the scheduler has it.
 pub(super) fn leave_out_avoided<'a>(
-    clusters: Vec<(&'a Cluster, &'a Capacity)>,
-    avoided: Option<&BTreeSet<ClusterName>>,
-) -> Vec<(&'a Cluster, &'a Capacity)> {
-    let Some(avoided) = avoided else { return clusters };
-    let others = clusters.iter().filter(|(cluster, _)| !avoided.contains(cluster.name.as_str()));
-    let others: Vec<_> = others.copied().collect();
-    if others.is_empty() { clusters } else { others }
+    request: &place::Request<'a>,
+    avoided: &BTreeSet<ClusterName>,
+) -> place::Request<'a> {
+    let others = request.clusters.iter().filter(|(cluster, _)| !avoided.contains(cluster.name.as_str()));
+    place::Request { clusters: others.copied().collect(), ..request.clone() }
 }
 
 /// The capacity with these parts of its nodes free.

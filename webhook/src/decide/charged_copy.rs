@@ -12,9 +12,9 @@
 
 use caldera_core::{
     admission::{Admission, Uncharged},
-    data_source::shorten_text,
     gang::{Gang, TaskName},
     text::count_noun,
+    text::shorten_text,
 };
 use caldera_crds::{
     object::read_text_at,

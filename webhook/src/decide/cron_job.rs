@@ -7,15 +7,15 @@
 use caldera_crds::{
     cron_job::{find_kind, list_refusals, names_queue},
     object::read_list_at,
-    workload::{WorkloadKind, qos_level::list_void_qos_levels_of_jobs},
+    workload::{WorkloadKind, annotations::list_ignored_annotations, qos_level::list_void_qos_levels_of_jobs},
 };
 use serde_json::{Value, json};
 
 use super::verdict::Verdict;
 use crate::observe::request::ReviewRequest;
 
-/// Refuses what can not be a CronJob; warns of QoS levels that do not do what they seem to, for nobody reads the answer
-/// when its jobs are made.
+/// Refuses what can not be a CronJob; warns of what its jobs would be warned of, for nobody reads the answer when they
+/// are made.
 #[must_use]
 pub fn validate_cron_job(request: &ReviewRequest<'_, Value>) -> Verdict {
     let Some(cron_job) = &request.object else { return Verdict::UNCHANGED };
@@ -27,7 +27,7 @@ pub fn validate_cron_job(request: &ReviewRequest<'_, Value>) -> Verdict {
         return Verdict::deny_invalid(refusals.join("; "));
     }
     let is_news = request.before().is_none_or(|old| old["spec"] != cron_job["spec"]);
-    let warnings = if is_news { list_void_levels(cron_job) } else { Vec::new() };
+    let warnings = if is_news { list_template_warnings(cron_job) } else { Vec::new() };
     Verdict::Allow { patch: Vec::new(), warnings }
 }
 
@@ -43,10 +43,11 @@ pub fn warn_of_batch_cron_job(request: &ReviewRequest<'_, Value>) -> Vec<String>
             && names_queue(cron_job)
             && request.before().is_none_or(|old| old["spec"] != cron_job["spec"])
     };
-    request.object.as_ref().filter(is_reported).map(list_void_levels).unwrap_or_default()
+    request.object.as_ref().filter(is_reported).map(list_template_warnings).unwrap_or_default()
 }
 
-fn list_void_levels(cron_job: &Value) -> Vec<String> {
+/// Annotations of its jobs that are not understood, and QoS levels that do not do what they seem to.
+fn list_template_warnings(cron_job: &Value) -> Vec<String> {
     let template = &cron_job["spec"]["jobTemplate"];
     let job = find_kind(cron_job).map(|kind| {
         let resource = kind.api_resource();
@@ -55,7 +56,10 @@ fn list_void_levels(cron_job: &Value) -> Vec<String> {
             "spec": template["spec"],
         })
     });
-    list_void_qos_levels_of_jobs(cron_job, job.map(|job| ("spec.jobTemplate".to_owned(), job)))
+    let ignored = job.as_ref().map(list_ignored_annotations).unwrap_or_default();
+    let ignored = ignored.into_iter().map(|warning| format!("spec.jobTemplate: {warning}"));
+    let void = list_void_qos_levels_of_jobs(cron_job, job.map(|job| ("spec.jobTemplate".to_owned(), job)));
+    ignored.chain(void).collect()
 }
 
 #[cfg(test)]
@@ -114,6 +118,28 @@ mod tests {
         assert_eq!(warn_of_batch_cron_job(&update(&queued, &other)).len(), 1);
         other["metadata"]["ownerReferences"] = json!([{"kind": "Stack", "name": "s", "controller": true}]);
         assert_eq!(warn_of_batch_cron_job(&create(other)), [""; 0]);
+    }
+
+    #[test]
+    fn annotations_of_its_jobs_that_are_not_understood_are_warned_of_in_both_kinds() {
+        let metadata = json!({
+            "labels": {"volcano.sh/queue-name": "q"}, "annotations": {"caldera.dev/checkpoint-interval": "30"},
+        });
+        let of = |api_version: &str, kept: Value| {
+            let template = json!({"metadata": metadata, "spec": kept});
+            json!({
+                "apiVersion": api_version, "kind": "CronJob", "metadata": {"namespace": "ns", "name": "c"},
+                "spec": {"schedule": "0 3 * * *", "jobTemplate": template},
+            })
+        };
+        let words = "spec.jobTemplate: annotation caldera.dev/checkpoint-interval: \"30\" is not understood";
+        let warnings = warn_of_batch_cron_job(&create(of("batch/v1", json!({"template": {"spec": {}}}))));
+        assert!(warnings.len() == 1 && warnings[0].starts_with(words), "{warnings:?}");
+        let task =
+            json!({"name": "t", "replicas": 1, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}});
+        let of_volcano = of("batch.volcano.sh/v1alpha1", json!({"queue": "q", "minAvailable": 1, "tasks": [task]}));
+        let Verdict::Allow { warnings, .. } = validate_cron_job(&create(of_volcano)) else { panic!() };
+        assert!(warnings.len() == 1 && warnings[0].starts_with(words), "{warnings:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! together, and as many of them as start together must be allowed to wait. Else it would never start, with no word but
 //! on its jobs. Each job is asked about again when it is made, and the controller asks before it releases.
 
-use caldera_core::{data_source::shorten_text, resources::Resources};
+use caldera_core::{resources::Resources, text::shorten_text};
 use caldera_crds::{
     hyper_job::{
         build_job, count_needed, list_creation_refusals, list_ignored_fields, list_replicated_jobs,

@@ -6,7 +6,7 @@
 //! that meets over a clusterset needs beside it. The annotation `caldera.dev/data` is checked whenever it changes; else
 //! an update with the same spec is refused nothing.
 
-use caldera_core::data_source::shorten_text;
+use caldera_core::text::shorten_text;
 use caldera_crds::{
     job_admission::{QueueView, list_creation_refusals, list_update_refusals, queue_refusals},
     names::caldera::{DATA, RENDEZVOUS, RENDEZVOUS_CLUSTERSET},

@@ -109,7 +109,7 @@ fn find_unlisted(cache: &Cache) -> Option<&'static str> {
 fn describe_unlisted(title: &str) -> String {
     format!(
         "whether the queue is in use is not known yet: since this webhook started, {title}s were not listed; try again \
-         in a moment"
+         in a moment, or delete it whatever is in it, with annotation {FORCE_DELETE}: \"true\""
     )
 }
 

@@ -15,7 +15,7 @@
 //! not refused. A change of it is, even one that leaves the queue's name as it was, for more pods would come under that
 //! name and nobody is charged. Its user takes the name off, or has its binding made anew and waits in line.
 
-use caldera_core::{data_source::shorten_text, gang::QueueName};
+use caldera_core::{gang::QueueName, text::shorten_text};
 use caldera_crds::{
     object::{name_of, read_text_at},
     workload::{WorkloadKind, find_sent_queue},

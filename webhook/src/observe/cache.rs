@@ -11,7 +11,7 @@ use std::{
 };
 
 use caldera_core::{
-    admission::Admission, data_source::shorten_text, gang::Gang, plan::Plan, queue::preemption::EvictionRecord,
+    admission::Admission, gang::Gang, plan::Plan, queue::preemption::EvictionRecord, text::shorten_text,
 };
 use caldera_crds::{
     binding::COPY_HOLDER,

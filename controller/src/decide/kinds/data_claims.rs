@@ -17,7 +17,10 @@ use std::{
     sync::Arc,
 };
 
-use caldera_core::data_source::{ClaimKey, DataChange, DataClaim, describe_lack, shorten_text};
+use caldera_core::{
+    data_source::{ClaimKey, DataChange, DataClaim, describe_lack},
+    text::shorten_text,
+};
 use caldera_runtime::{clock::format_time, event::EventType, write::Failure};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
