@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -21,9 +21,13 @@ use caldera_e2e::{
     run_in,
     world::{self, fleet, join},
 };
-use caldera_runtime::client::{self, WriteCounts};
+use caldera_runtime::{
+    client::{self, WriteCounts},
+    metric::SharedRegistry,
+};
 use caldera_sandbox::fleet::Endpoint;
 use kube::api::{Patch, PatchParams};
+use prometheus_client::encoding::text::encode;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -185,15 +189,27 @@ async fn start_shadow(s: &Scenario, mut host: kube::Config, counts: &WriteCounts
     host.auth_info.impersonate = Some(roles::name_account("shadow"));
     let (client, stop) = (client::from_config(host, "shadow", counts)?, CancellationToken::new());
     let config = ControllerConfig { namespace: roles::NAMESPACE.to_owned(), ..ControllerConfig::default() };
-    let ready = config.ready.clone();
+    let (ready, registry) = (config.ready.clone(), config.registry.clone());
     tokio::spawn(caldera_controller::run_in_shadow(config, client, stop.clone()));
-    for _ in 0..600 {
-        if ready.is_ready() {
+    for _ in 0..1_800 {
+        if ready.is_ready() && knows_capacity(&registry)? {
             return Ok(stop);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    anyhow::bail!("the shadow was not ready within a minute")
+    anyhow::bail!("the shadow did not know within three minutes what its members have")
+}
+
+/// Whether it has read what both members have: before that it says of every job that it waits. It is ready before.
+fn knows_capacity(registry: &SharedRegistry) -> anyhow::Result<bool> {
+    let mut text = String::new();
+    encode(&mut text, &registry.lock().unwrap_or_else(PoisonError::into_inner))?;
+    let is_known = |member: &str| {
+        let cpus = format!("caldera_cluster_capacity{{cluster=\"{member}\",resource=\"cpu\"}} ");
+        let told = text.lines().find_map(|line| line.strip_prefix(&cpus));
+        told.and_then(|cpus| cpus.parse::<f64>().ok()).is_some_and(|cpus| cpus > 0.0)
+    };
+    Ok(["member1", "member2"].into_iter().all(is_known))
 }
 
 /// Its report once that says so.
