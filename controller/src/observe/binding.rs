@@ -31,6 +31,8 @@ use caldera_crds::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
+use super::ended_pods::EndedPods;
+
 /// Namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
@@ -120,6 +122,8 @@ pub struct Binding {
     /// Each of its clusters says that nothing of its copy runs or will run. Of a cluster that was added the workload's
     /// own status says nothing until Karmada has aggregated it again.
     pub ended_everywhere: bool,
+    /// Pods that its clusters say have ended.
+    pub ended_pods: EndedPods,
     /// Of a batch Job that has ended in each of its clusters, and failed in one.
     pub failure: Option<Arc<JobFailure>>,
     /// Karmada lists copies of it, be they wanted or on their way out.
@@ -188,6 +192,7 @@ impl Binding {
             failed_copies: list_failed_copies(view),
             ended_in: list_completed_copies(view),
             ended_everywhere: have_all_copies_ended(view),
+            ended_pods: EndedPods::count(view),
             failure: read_failure(view).map(Arc::new),
             has_copies: view.status.is_some_and(|status| !status.aggregated_status.is_empty()),
             orphan_copies: list_orphan_copies(view),

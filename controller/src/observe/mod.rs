@@ -10,6 +10,7 @@ mod cluster;
 mod command;
 mod cron_job;
 mod data_claim;
+mod ended_pods;
 mod fingerprint;
 mod hyper_job;
 mod input;
@@ -29,6 +30,7 @@ pub use self::{
     command::{CommandFacts, CommandTarget},
     cron_job::{CronJobFacts, CronKey, CronOwner},
     data_claim::{DataClaimFacts, DataSourceFacts},
+    ended_pods::EndedPods,
     hyper_job::{COUNTS, ChildFacts, HyperJobFacts, PolicyFacts},
     input::{Input, read_object},
     losses::WorkFacts,

@@ -28,11 +28,10 @@ fn pods_that_finished_shrink_the_charge_defect_1() {
     world.job("b", "q", 3);
     world.settle();
     world.place("a-job", 4);
-    world.patch(
-        "Job",
-        "a",
-        &json!({"status": {"taskStatusCount": {"worker": {"phase": {"Succeeded": 3, "Running": 1}}}}}),
-    );
+    let status = json!({"taskStatusCount": {"worker": {"phase": {"Succeeded": 3, "Running": 1}}}});
+    let items = json!([{"clusterName": "m1", "applied": true, "status": status}]);
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": items}}));
+    world.patch("Job", "a", &json!({"status": status}));
     assert_eq!(world.settle(), ["b-job"]);
     assert_eq!(world.used("q"), "4");
 }

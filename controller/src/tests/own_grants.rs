@@ -169,6 +169,51 @@ fn a_status_that_says_the_end_of_what_is_nowhere_frees_nothing() {
     assert_eq!(world.used("q"), "2");
 }
 
+/// Found by the simulation: the tenant wrote it before the job was admitted, and then the job grew beyond its queue.
+#[test]
+fn a_status_that_says_that_pods_ended_frees_nothing_before_the_clusters_say_so() {
+    let mut world = world();
+    world.job("a", "q", 2);
+    let ended = json!({"state": {"phase": "Running"}, "taskStatusCount": {"worker": {"phase": {"Succeeded": 9}}}});
+    world.patch("Job", "a", &json!({"status": ended}));
+    world.settle();
+    world.place("a-job", 2);
+    world.job("b", "q", 2);
+    assert!(world.pass(3).is_empty());
+    assert_eq!(world.used("q"), "2");
+    let reported = |count: u32| {
+        let status =
+            json!({"state": {"phase": "Running"}, "taskStatusCount": {"worker": {"phase": {"Succeeded": count}}}});
+        // The second word about a cluster counts for nothing, nor does one about a cluster that it is not in.
+        let items = ["m1", "m1", "m2"].map(|cluster| json!({"clusterName": cluster, "status": status}));
+        json!({"status": {"aggregatedStatus": items}})
+    };
+    world.patch("ResourceBinding", "a-job", &reported(0));
+    assert_eq!(world.used("q"), "2");
+    world.patch("ResourceBinding", "a-job", &reported(1));
+    assert_eq!(world.used("q"), "1");
+}
+
+/// Volcano forgets the counts of a copy that has completed (volcano#4616).
+#[test]
+fn of_a_copy_that_has_ended_as_a_whole_all_pods_may_have_ended() {
+    let mut world = World::new(10);
+    world.job("a", "q", 4);
+    world.settle();
+    let both = json!([{"name": "m1", "replicas": 3}, {"name": "m2", "replicas": 1}]);
+    world.patch("ResourceBinding", "a-job", &json!({"spec": {"clusters": both}}));
+    let items = json!([
+        {"clusterName": "m1", "status": {"state": {"phase": "Completed"}}},
+        {"clusterName": "m2", "status": {"state": {"phase": "Running"}}},
+    ]);
+    world.patch("ResourceBinding", "a-job", &json!({"status": {"aggregatedStatus": items}}));
+    let merged = |ended: u32| json!({"status": {"state": {"phase": "Running"}, "taskStatusCount": {"worker": {"phase": {"Succeeded": ended}}}}});
+    world.patch("Job", "a", &merged(3));
+    assert_eq!(world.used("q"), "1");
+    world.patch("Job", "a", &merged(4));
+    assert_eq!(world.used("q"), "1", "what m2 has not said is not believed");
+}
+
 /// Its own status, which Karmada makes of its Works, has to say so too.
 #[test]
 fn a_status_of_a_binding_that_says_the_end_of_a_placed_job_frees_nothing_alone() {

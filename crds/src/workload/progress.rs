@@ -75,6 +75,17 @@ pub fn has_copy_begun(kind: WorkloadKind, status: &Value) -> bool {
     progress.ended.is_some() || [progress.running, progress.succeeded, progress.failed].iter().any(|pods| *pods > 0)
 }
 
+/// Pods that one cluster's copy says in its status have ended, by task. It is what that cluster adds to
+/// [`Progress::finished`] at most; kinds whose pods hold their quota until the end say nothing.
+#[must_use]
+pub fn read_ended_pods(kind: WorkloadKind, status: &Value) -> BTreeMap<TaskName, u32> {
+    match kind {
+        WorkloadKind::VolcanoJob => count_ended_pods(status).collect(),
+        WorkloadKind::BatchJob => map_to_sole_task(read_number(&status["succeeded"])),
+        _ => BTreeMap::new(),
+    }
+}
+
 /// Whether the status of a split Volcano Job says that enough of its pods succeeded, over all copies, and that some
 /// have not ended.
 #[must_use]
@@ -102,14 +113,8 @@ fn read_volcano_job(object: &Value, status: &Value) -> Progress {
     // The controller says so of one that its user suspended: it goes on once it is resumed.
     let is_suspended = phase == "Aborted" && status["state"]["reason"] == Reason::SUSPENDED_BY_USER;
     let ended = stopped && !is_suspended && matches!(phase, "Completed" | "Failed" | "Terminated" | "Aborted");
-    let tasks = status["taskStatusCount"].as_object().into_iter().flatten();
-    let finished = tasks
-        .map(|(task, state)| {
-            let pods = |phase: &str| read_number(&state["phase"][phase]);
-            (TaskName::from(task.as_str()), pods("Succeeded").saturating_add(pods("Failed")))
-        })
-        .filter(|(task, pods)| *pods > 0 && !may_restart_ended_pods(object, task.as_str()))
-        .collect();
+    let finished =
+        count_ended_pods(status).filter(|(task, _)| !may_restart_ended_pods(object, task.as_str())).collect();
     let conditions = status["conditions"].as_array().into_iter().flatten();
     // Of a job that waits again, it is of an earlier run.
     let waits = phase == "Pending" || is_suspended;
@@ -124,6 +129,16 @@ fn read_volcano_job(object: &Value, status: &Value) -> Progress {
         failed: read_number(&status["failed"]),
         finished,
     }
+}
+
+/// Of a Volcano Job, by task.
+fn count_ended_pods(status: &Value) -> impl Iterator<Item = (TaskName, u32)> {
+    let tasks = status["taskStatusCount"].as_object().into_iter().flatten();
+    let counted = tasks.map(|(task, state)| {
+        let pods = |phase: &str| read_number(&state["phase"][phase]);
+        (TaskName::from(task.as_str()), pods("Succeeded").saturating_add(pods("Failed")))
+    });
+    counted.filter(|(_, pods)| *pods > 0)
 }
 
 /// Whether a policy may replace pods of the task that ended.

@@ -98,7 +98,9 @@ pub fn assess_binding(
         admission: binding.admission.as_deref(),
         clusters: &binding.clusters,
         plan: binding.plan.as_deref(),
-        finished_pods: workload.map(|workload| workload.progress.finished.clone()).unwrap_or_default(),
+        finished_pods: workload
+            .map(|workload| binding.ended_pods.confirm(&workload.progress.finished))
+            .unwrap_or_default(),
         ended: binding.ended_everywhere && workload.is_some_and(|workload| workload.progress.ended.is_some()),
         ceiling: context.ceiling,
     };
