@@ -36,6 +36,7 @@ mod node_devices;
 mod node_ref;
 mod node_shapes;
 mod numa_topologies;
+mod owned_pods;
 mod relabel;
 mod removed_pods;
 mod shape_labels;
@@ -54,6 +55,7 @@ pub use change::{Change, Node, Owner, Pod};
 pub use domain::{Domain, DomainId, Domains, HyperNode, HyperNodeMember};
 pub use load::{MEASURED, MemberLoad, NodeUse, sum_node_use};
 pub use node_ref::NodeRef;
+pub use owned_pods::SeenPods;
 pub use removed_pods::RemovedPods;
 pub(crate) use upcoming::{count_upcoming_nodes_taken, find_group_of_upcoming};
 
@@ -71,6 +73,7 @@ use node_shapes::{
     NodeKind, NodeKindRef, NodeSpec, NodeState, NoneLast, Shapes, add_node_to_shapes, remove_node_from_shapes,
 };
 use numa_topologies::NumaTopologies;
+use owned_pods::OwnedPods;
 use shape_labels::ShapeLabels;
 
 /// A member's nodes and pods, kept up to date by [`Change`]s.
@@ -94,28 +97,6 @@ pub struct Inventory {
     devices: NodeDevices,
     /// Nodes and pods arrive by separate lists; before both are there the numbers mean nothing.
     listed: (bool, bool),
-}
-
-/// Pods of a workload (or task) that reached a node.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SeenPods {
-    /// Bound and not finished.
-    pub bound: u32,
-    /// Succeeded or failed.
-    pub finished: u32,
-}
-
-impl SeenPods {
-    fn count_mut(&mut self, finished: bool) -> &mut u32 {
-        if finished { &mut self.finished } else { &mut self.bound }
-    }
-}
-
-/// The pods of a workload (or task) that reached a node, and what those hold that are bound.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct OwnedPods {
-    seen: SeenPods,
-    held: Arc<Amounts>,
 }
 
 impl Inventory {
