@@ -5,7 +5,7 @@
 //!    nodes, whether or not we would have admitted it.
 //! 2. What has no clusters counts as gated: a suspension of scheduling is the other scheduler's own queue.
 //! 3. What is told with clusters when it is first seen is decided on once as if it had none. The other scheduler was
-//!    faster than the watch.
+//!    faster than the watch. So is what is placed in the first moments, before it is known what clusters have.
 //! 4. What would be released gets its record here alone, and is charged by it from then on. What was placed before the
 //!    shadow began has none, so that it is never evicted, as after an adoption.
 //! 5. Of evictions one attempt is told for each job. None is carried out, so the job goes on waiting, and its victims
@@ -38,6 +38,8 @@ use crate::{
 const EVICTION_COUNTS: SignedDuration = SignedDuration::from_secs(5);
 /// How long a binding that was placed before it was seen waits for its workload to be told.
 const WAITS_FOR_WORKLOAD: SignedDuration = SignedDuration::from_secs(5);
+/// How long after the shadow began it is waited for what clusters have.
+const WAITS_FOR_CAPACITY: SignedDuration = SignedDuration::from_secs(30);
 
 /// Something that a person would ask about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,13 +64,15 @@ struct Granted {
 #[derive(Debug)]
 pub(crate) struct Shadow {
     since: Timestamp,
+    /// Until then nothing is decided while nothing was heard of some ready cluster.
+    waits_for_capacity: Option<Timestamp>,
     totals: Totals,
     granted: BTreeMap<JobId, Granted>,
     /// All bindings that are known: those that were placed when the shadow began are followed no further.
     known: BTreeMap<JobId, Option<ShadowJob>>,
     /// Those without clusters.
     unplaced: BTreeSet<Key>,
-    /// Placed when they were first seen: as they are, and since when they are told without their clusters.
+    /// Placed before they could be decided on: as they are, and since when they are told without their clusters.
     held: BTreeMap<JobId, (Timestamp, Box<Binding>)>,
     /// Jobs that are gone.
     gone: VecDeque<ShadowJob>,
@@ -89,6 +93,7 @@ impl Shadow {
         let (gone, waited): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.placed.is_some());
         Self {
             since,
+            waits_for_capacity: Some(add_wait(now, WAITS_FOR_CAPACITY)),
             totals,
             granted: BTreeMap::new(),
             known: BTreeMap::new(),
@@ -136,14 +141,16 @@ impl Shadow {
             return controller.objects.bindings.get(&held.key).map(|reported| Binding::clone(reported));
         }
         let is_placed = !binding.clusters.is_empty();
-        if !self.known.contains_key(&binding.id) {
+        let is_new = !self.known.contains_key(&binding.id);
+        if is_new {
             self.known.insert(binding.id.clone(), None);
-            if is_placed && self.is_listed {
-                let reported = Binding { clusters: Vec::new(), ..binding.clone() };
-                self.held.insert(binding.id.clone(), (now, Box::new(binding)));
-                self.unplaced.insert(reported.key.clone());
-                return Some(self.apply_shadow_grant(reported));
-            }
+        }
+        let is_too_early = is_new || (self.waits_for_capacity.is_some() && self.unplaced.contains(&binding.key));
+        if is_placed && self.is_listed && is_too_early {
+            let reported = Binding { clusters: Vec::new(), ..binding.clone() };
+            self.held.insert(binding.id.clone(), (now, Box::new(binding)));
+            self.unplaced.insert(reported.key.clone());
+            return Some(self.apply_shadow_grant(reported));
         }
         if is_placed {
             self.compare_placement(controller, &binding, now);
@@ -300,6 +307,16 @@ impl Shadow {
         }
     }
 
+    /// Whether nothing can be decided yet, since it is not known what clusters have.
+    fn waits_for_capacity(&mut self, controller: &Controller, now: Timestamp) -> bool {
+        let Some(until) = self.waits_for_capacity else { return false };
+        let mut silent = controller.capacity.fleet().list_clusters_not_reported_yet();
+        if now >= until || silent.next().is_none() {
+            self.waits_for_capacity = None;
+        }
+        self.waits_for_capacity.is_some()
+    }
+
     fn next_due(&self) -> Option<Timestamp> {
         let held = self.held.values().map(|(since, _)| add_wait(*since, WAITS_FOR_WORKLOAD)).min();
         self.evicted.iter().map(|(at, _)| *at).chain(held).min()
@@ -336,6 +353,9 @@ pub(crate) fn decide_in_shadow(
     controller.now = now;
     if !controller.is_complete() {
         return (mem::take(&mut shadow.notes), None);
+    }
+    if shadow.waits_for_capacity(controller, now) {
+        return (mem::take(&mut shadow.notes), shadow.waits_for_capacity);
     }
     shadow.cancel_evictions(controller, now);
     let mut decisions = Decisions::default();

@@ -71,6 +71,35 @@ fn line(world: &mut World, name: &str) -> ShadowJob {
     report(world).jobs.into_iter().find(|job| job.name == name).unwrap()
 }
 
+/// A shadow told in its first second that what was placed would wait, since it knew no node yet.
+#[test]
+fn what_is_placed_before_clusters_were_heard_of_is_decided_on_once_they_were_or_after_a_while() {
+    for is_heard_of in [true, false] {
+        let mut world = World::empty();
+        world.shadow = Some(begin(&mut world, None));
+        world.cluster("m1", "8");
+        world.queue("q", &json!({"capability": {"cpu": "8"}}));
+        let mut silent = world.get("Cluster", "m1").clone();
+        silent["metadata"]["name"] = "m2".into();
+        world.put(silent);
+        submit(&mut world, "early", "q", 4);
+        place(&mut world, "early", 4);
+        submit(&mut world, "seen", "q", 4);
+        decide(&mut world);
+        place(&mut world, "seen", 4);
+        assert!(pass(&mut world, 20).is_empty());
+        if is_heard_of {
+            let down = caldera_core::fleet::Update::Down("not reached in this test".into());
+            world.controller.observe(Input::Member("m2".to_owned(), down), world.now);
+        }
+        pass(&mut world, if is_heard_of { 1 } else { 11 });
+        for name in ["early", "seen"] {
+            assert_ne!(line(&mut world, name).verdict(), ShadowVerdict::WouldWait, "{name}");
+            assert!(line(&mut world, name).placed.is_some(), "{name}");
+        }
+    }
+}
+
 #[test]
 fn what_would_be_released_is_charged_and_compared_with_where_the_other_scheduler_places_it() {
     let mut world = shadowed();
