@@ -8,7 +8,7 @@ use crate::queue::quota::{
 };
 
 /// A place in the table of shapes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ShapeId(pub(super) u32);
 
 /// See the module. The index of a table is a shape.

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A queue's place in the engine's table. The root is the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct QueueIndex(pub(crate) u32);
 
 impl QueueIndex {

@@ -3,7 +3,7 @@
 //! Jobs that ask for the same are blocked together, and at most two of each priority can be next: the one with the
 //! earliest deadline and the oldest without one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::{
     queue::{
@@ -27,7 +27,7 @@ pub(crate) struct Blocked {
     /// Those that have not.
     young: BTreeMap<ReservationId, BTreeSet<(BlockedFirst, ShapeId)>>,
     /// What blocks each shape, and its firsts.
-    inadmissible: BTreeMap<(QueueIndex, ShapeId), BlockedShape>,
+    inadmissible: HashMap<(QueueIndex, ShapeId), BlockedShape>,
 }
 
 impl Blocked {

@@ -36,20 +36,29 @@ impl Engine {
         if let Some(cause) = cause.reservation_cause() {
             let id = ReservationId { cause, queue: node };
             self.move_reservations(id, shape);
-            self.register_blocked(id, shape);
-            // At once: else, after a restart, all jobs considered later would pass.
-            if let (Some(_), ReservationCause::Quota(..), None) =
-                (self.reservations.after, cause, self.reservations.get(id))
-            {
-                let preempts = self.find_pending_preemptor().is_some_and(|(_, at, of)| (at, of) == (node, shape));
-                if preempts || self.rank_reservation_candidates(node, shape).iter().any(|(ripe, _)| *ripe <= self.now) {
-                    self.update_quota_reservation(id, capacity);
-                }
-            }
+            self.register_blocked_at_once(id, shape, capacity);
         }
         self.mark_head_changed(node);
         self.pending.schedule_search(node);
         self.withdraw_unsatisfiable_heads(node, capacity);
+    }
+
+    /// A shape is blocked by this shortage from now on. If it may reserve for it, it does at once: else, after a
+    /// restart, all jobs considered later would pass.
+    fn register_blocked_at_once(&mut self, id: ReservationId, shape: ShapeId, capacity: &mut impl ClusterCapacity) {
+        if self.reservations.after.is_none() {
+            return;
+        }
+        let firsts = self.rank_reservation_candidates(id.queue, shape);
+        let may_reserve = matches!(id.cause, ReservationCause::Quota(..)) && self.reservations.get(id).is_none() && {
+            let preempts = self.find_pending_preemptor().is_some_and(|(_, at, of)| (at, of) == (id.queue, shape));
+            let mut candidates = firsts.iter().filter(|(ripe, _)| preempts || *ripe <= self.now);
+            candidates.any(|(_, rank)| self.could_ever_start(id.queue, shape, rank.id.as_str()))
+        };
+        self.reservations.set_blocked_shape(id, shape, firsts, self.now);
+        if may_reserve {
+            self.update_quota_reservation(id, capacity);
+        }
     }
 
     /// A shape fits nowhere: what is kept for it is kept in vain.
