@@ -45,6 +45,8 @@ pub struct Links {
     seen: BTreeMap<CopyKey, Seen>,
     told: BTreeMap<CopyKey, Told>,
     cut: BTreeSet<String>,
+    /// Copies whose Work is going away.
+    leaving: BTreeSet<CopyKey>,
 }
 
 impl Links {
@@ -54,7 +56,8 @@ impl Links {
             ((*member).to_owned(), Duration::from_millis(millis))
         });
         let late = late.collect();
-        Self { prng, faults, late, seen: BTreeMap::new(), told: BTreeMap::new(), cut: BTreeSet::new() }
+        let (seen, told, cut, leaving) = Default::default();
+        Self { prng, faults, late, seen, told, cut, leaving }
     }
 
     pub fn is_cut(&self, member: &str) -> bool {
@@ -122,6 +125,17 @@ impl Links {
     pub fn forget(&mut self, key: &CopyKey) {
         self.seen.remove(key);
         self.told.remove(key);
+        self.leaving.remove(key);
+    }
+
+    /// Whether the Work of a copy is going away until the member answers. Karmada tells nothing of such a Work
+    /// (`assembleWorkStatus` in `pkg/util/helper/workstatus.go`).
+    fn is_leaving(&mut self, key: &CopyKey, is_kept: bool) -> bool {
+        if is_kept {
+            self.leaving.remove(key);
+            return false;
+        }
+        self.leaving.contains(key) || (self.is_cut(&key.0) && self.leaving.insert(key.clone()))
     }
 
     fn is_applied(&self, key: &CopyKey) -> bool {
@@ -155,11 +169,12 @@ impl StandIn {
         let uid = text(&binding["spec"]["resource"]["uid"]);
         let mut items = BTreeMap::new();
         for (key, copy) in self.copies.iter().filter(|(key, copy)| key.1 == uid && copy.is_known) {
+            if self.links.as_mut().is_some_and(|links| links.is_leaving(key, is_kept(binding, &key.0))) {
+                continue;
+            }
             let status = super::report::status(copy);
             let mut item = json!({"clusterName": key.0, "applied": true});
             let status = match &mut self.links {
-                // Its Work is going away, and is there until the member answers.
-                Some(links) if links.is_cut(&key.0) && !is_kept(binding, &key.0) => continue,
                 Some(links) => links.read_status(key, status),
                 None => Some(status),
             };
