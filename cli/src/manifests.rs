@@ -133,6 +133,7 @@ fn check_collector_name(name: &str, is_measuring: bool) -> anyhow::Result<()> {
 pub fn list_admission_policies(trusted: &TrustedWriters, require_queue_access: bool) -> Vec<Value> {
     let mut all = caldera_crds::trusted::build_admission_policies(trusted);
     all.extend(caldera_crds::action::build_action_policy());
+    all.extend(caldera_crds::trusted::build_submission_policy(trusted));
     all.extend(caldera_crds::queue_access::build_command_policy());
     all.extend(caldera_crds::queue_access::build_hyper_job_policy());
     if require_queue_access {

@@ -11,11 +11,13 @@
 //! What stays the users' is the suspension, but for lifting the one that is ours, and all other labels and annotations.
 
 mod policies;
+mod submissions;
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
 pub use policies::build_admission_policies;
 use serde_json::Value;
+pub use submissions::build_submission_policy;
 
 use crate::{
     cel::{list_in_cel, parse_cel_list},

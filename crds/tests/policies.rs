@@ -9,8 +9,8 @@ use caldera_crds::{
     action::build_action_policy,
     queue_access::{build_command_policy, build_hyper_job_policy, build_queue_access_policies},
     trusted::{
-        BINDING_ANNOTATIONS, BINDING_SPEC, TrustedWriters, build_admission_policies, carries_workload,
-        find_protected_change,
+        BINDING_ANNOTATIONS, BINDING_SPEC, TrustedWriters, build_admission_policies, build_submission_policy,
+        carries_workload, find_protected_change,
     },
     workload::{declared::declare_kind, kind_declaration::KindDeclarationSpec, names_queue, queue_of},
 };
@@ -39,9 +39,14 @@ fn evaluate(expression: &str, context: &Context<'_>) -> CelValue {
 /// The messages of the rules that refuse a write, as an API server evaluates them.
 fn refusals(policy: &Value, write: &Write<'_>) -> Vec<String> {
     let mut context = Context::default().with_all();
+    let mut groups = vec!["system:authenticated".to_owned()];
+    if let Some((namespace, _)) = write.user.strip_prefix("system:serviceaccount:").and_then(|own| own.split_once(':'))
+    {
+        groups.push(format!("system:serviceaccounts:{namespace}"));
+    }
     let mut request = json!({
         "operation": if write.old.is_some() { "UPDATE" } else { "CREATE" },
-        "userInfo": {"username": write.user, "groups": ["system:authenticated"]},
+        "userInfo": {"username": write.user, "groups": groups},
     });
     if write.status {
         request["subResource"] = "status".into();
@@ -401,7 +406,8 @@ fn every_expression_of_the_policies_is_one() {
         .into_iter()
         .chain(build_queue_access_policies())
         .chain(build_command_policy())
-        .chain(build_hyper_job_policy());
+        .chain(build_hyper_job_policy())
+        .chain(build_submission_policy(&TrustedWriters::default()));
     for policy in all.filter(|object| object["kind"] == "ValidatingAdmissionPolicy") {
         for part in ["matchConditions", "variables", "validations"] {
             for entry in policy["spec"][part].as_array().into_iter().flatten() {
@@ -434,4 +440,59 @@ fn nobody_writes_anothers_name_to_what_was_done_with_or_without_the_webhook() {
     assert!(!is_refused(Some(&stamped("ada", "1")), &stamped("ada", "1")), "what is there stays");
     assert!(!is_refused(Some(&stamped("ada", "1")), &plain), "the controller has recorded it");
     assert!(!is_refused(Some(&stamped("ada", "1")), &stamped(TENANT, "2")));
+}
+
+#[test]
+fn nobody_submits_in_anothers_name_with_or_without_the_webhook() {
+    let [policy, _] = build_submission_policy(&TrustedWriters::default());
+    let with = |annotations: Value| json!({"metadata": {"name": "d", "annotations": annotations}});
+    let stamped = |by: &str, at: &str| with(json!({"caldera.dev/submitter": by, "caldera.dev/submitted": at}));
+    let plain = json!({"metadata": {"name": "d"}});
+    let refused_to = |user: &str, old: Option<&Value>, new: &Value| {
+        [false, true].map(|status| refusals(&policy, &Write { user, status, old, new }).len())
+    };
+    let is_refused = |old: Option<&Value>, new: &Value| refused_to(TENANT, old, new) != [0, 0];
+    assert!(!is_refused(None, &plain) && !is_refused(Some(&plain), &plain));
+    assert!(!is_refused(None, &stamped(TENANT, "1")), "as the webhook stamps him");
+    assert!(is_refused(None, &stamped("ada", "1")) && is_refused(None, &with(json!({"caldera.dev/submitter": ""}))));
+    // A time says nothing without a name, and counts only where it agrees with the creation.
+    assert!(!is_refused(None, &with(json!({"caldera.dev/submitted": "2020-01-01T00:00:00Z"}))));
+    let ada = stamped("ada", "1");
+    for changed in [
+        stamped(TENANT, "1"),
+        stamped("ada", "2"),
+        with(json!({"caldera.dev/submitter": "ada"})),
+        with(json!({"caldera.dev/submitted": "1"})),
+        plain.clone(),
+    ] {
+        assert!(is_refused(Some(&ada), &changed), "{changed}");
+        assert_eq!(refused_to(KARMADA, Some(&ada), &changed), [0, 0]);
+        assert_eq!(refused_to(KARMADA, None, &changed), [0, 0], "a trusted writer says for whom he makes it");
+    }
+    assert!(is_refused(Some(&plain), &stamped(TENANT, "1")), "what was made without the webhook gets none later");
+    let mut labelled = ada.clone();
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    assert!(!is_refused(Some(&ada), &labelled), "what is there stays");
+}
+
+/// A template's annotations are copied to what is made of it.
+#[test]
+fn who_makes_what_a_template_says_is_not_refused_for_its_annotations() {
+    let [policy, _] = build_submission_policy(&TrustedWriters::default());
+    let mut made = json!({"metadata": {"name": "d-1", "annotations": {"caldera.dev/submitter": "ada"}}});
+    let refused = |user: &str, new: &Value| refusals(&policy, &Write { user, status: false, old: None, new }).len();
+    let (cron_jobs, manager) =
+        ("system:serviceaccount:kube-system:cronjob-controller", "system:kube-controller-manager");
+    for user in [cron_jobs, manager, TENANT] {
+        assert_eq!(refused(user, &made), 1, "{user} makes it for nobody");
+    }
+    made["metadata"]["ownerReferences"] = json!([{"apiVersion": "batch/v1", "kind": "CronJob", "controller": true}]);
+    assert_eq!([cron_jobs, manager].map(|user| refused(user, &made)), [0, 0]);
+    for user in [TENANT, "system:serviceaccount:team:cronjob-controller", "system:serviceaccount:kube-system-x:a"] {
+        assert_eq!(refused(user, &made), 1, "{user} owns it in words alone");
+    }
+    // Its template is as anybody wrote it: nothing reads a stamp there.
+    let template = json!({"metadata": {"annotations": {"caldera.dev/submitter": "ada"}}});
+    let maker = json!({"metadata": {"name": "d"}, "spec": {"template": template, "jobTemplate": template}});
+    assert_eq!(refused(TENANT, &maker), 0);
 }

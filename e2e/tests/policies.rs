@@ -5,7 +5,7 @@ use axum::{Router, body::Body};
 use caldera_crds::{
     manifests::{build_federation_crds, build_karmada_crds, build_volcano_crds},
     queue_access::{build_command_policy, build_hyper_job_policy, build_queue_access_policies},
-    trusted::{TrustedWriters, build_admission_policies},
+    trusted::{TrustedWriters, build_admission_policies, build_submission_policy},
 };
 use embedded_apiserver::{ApiServer, Options, auth::User};
 use http::Request;
@@ -247,4 +247,55 @@ async fn a_tenant_writes_no_work_that_carries_a_workload_and_no_status_of_one() 
     assert_eq!(status, 403, "{answer}");
     let (status, answer) = send(&admin, "PATCH", &format!("{WORKS}/w/status"), &forged).await;
     assert_eq!(status, 200, "{answer}");
+}
+
+#[tokio::test]
+async fn a_tenant_submits_in_his_own_name_alone_whatever_becomes_of_the_webhook() {
+    let everything = json!([{"apiGroups": ["apps", "batch"], "resources": ["*"], "verbs": ["*"]}]);
+    let (admin, tenant) = prepare_with(build_submission_policy(&TrustedWriters::default()).into(), everything).await;
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}});
+    let mut of_deployment = template.clone();
+    of_deployment["spec"]["restartPolicy"] = "Always".into();
+    for (path, api_version, kind, spec) in [
+        (
+            "/apis/apps/v1/namespaces/default/deployments",
+            "apps/v1",
+            "Deployment",
+            json!({"selector": {"matchLabels": {"a": "b"}}, "template": of_deployment}),
+        ),
+        (
+            "/apis/batch/v1/namespaces/default/cronjobs",
+            "batch/v1",
+            "CronJob",
+            json!({"schedule": "@daily", "jobTemplate": {"spec": {"template": template}}}),
+        ),
+    ] {
+        let of = |name: &str, annotations: Value| {
+            json!({
+                "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "annotations": annotations},
+                "spec": spec,
+            })
+        };
+        let forged = of("forged", json!({"caldera.dev/submitter": "ada"}));
+        let (status, answer) = send(&tenant, "POST", path, &forged).await;
+        assert!(status == 403 && answer.contains("nobody writes another's name"), "{kind}: {answer}");
+        for (name, annotations) in [("plain", json!({})), ("own", json!({"caldera.dev/submitter": "tenant"}))] {
+            let (status, answer) = send(&tenant, "POST", path, &of(name, annotations)).await;
+            assert_eq!(status, 201, "{kind} {name}: {answer}");
+            for (annotations, want) in [
+                (json!({"caldera.dev/submitter": "ada"}), 403),
+                (json!({"caldera.dev/submitted": "2026-12-01T08:00:00Z"}), 403),
+                (json!({"mine": "kept"}), 200),
+            ] {
+                let change = json!({"metadata": {"annotations": annotations}});
+                for place in ["", "/status"] {
+                    let (status, answer) = send(&tenant, "PATCH", &format!("{path}/{name}{place}"), &change).await;
+                    let is_dropped =
+                        place == "/status" && status == 200 && !answer.contains("caldera.dev/submitted\":");
+                    assert!(status == want || is_dropped, "{kind} {name}{place} {annotations}: {answer}");
+                }
+            }
+        }
+        assert_eq!(send(&admin, "POST", path, &forged).await.0, 201, "who restores what there was");
+    }
 }

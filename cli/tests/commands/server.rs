@@ -14,7 +14,7 @@ use std::{
 };
 
 use caldera_cli::{manifests, roles, stack};
-use caldera_crds::trusted::{TrustedWriters, build_admission_policies};
+use caldera_crds::trusted::TrustedWriters;
 use caldera_runtime::{
     client::{WriteCounts, from_config},
     tls::{Authority, install_provider},
@@ -67,7 +67,7 @@ impl Server {
         all.extend(caldera_crds::manifests::build_federation_crds());
         let endpoint = caldera_webhook::Endpoint::Url(format!("https://{webhook}"));
         all.extend(caldera_webhook::build_configurations(&endpoint, &authority.cert_pem));
-        all.extend(build_admission_policies(&TrustedWriters::default()));
+        all.extend(manifests::list_admission_policies(&TrustedWriters::default(), false));
         all.extend(manifests::build_propagation_policies());
         for object in all {
             stack::apply_object(&host, object).await.unwrap();

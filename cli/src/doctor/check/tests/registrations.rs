@@ -12,7 +12,8 @@ use crate::{
     objects::{Visible, name_of},
 };
 
-const POLICIES: [&str; 6] = ["bindings", "workload-bindings", "works", "actions", "commands", "hyperjobs"];
+const POLICIES: [&str; 7] =
+    ["bindings", "workload-bindings", "works", "actions", "submissions", "commands", "hyperjobs"];
 
 fn policy<'a>(facts: &'a mut Facts, name: &str) -> &'a mut Value {
     facts.policies.as_mut().unwrap().iter_mut().find(|one| name_of(one) == name).unwrap()
@@ -146,6 +147,7 @@ fn a_kind_that_was_told_after_webhooks_and_policies_were_made_is_reported_with_t
         "ValidatingAdmissionPolicy workload-bindings.caldera.dev",
         "ValidatingAdmissionPolicy works.caldera.dev",
         "ValidatingAdmissionPolicy actions.caldera.dev",
+        "ValidatingAdmissionPolicy submissions.caldera.dev",
     ];
     finds(plant, Check::Webhooks, Severity::Warning, &words);
     assert!(fix_after(plant).starts_with("caldera upgrade"));
