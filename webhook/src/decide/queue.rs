@@ -6,11 +6,13 @@
 //! refusal is decided once more from a list that the API server gives.
 //!
 //! Beyond Volcano's rules, a queue in which a workload waits or runs is not deleted, unless an annotation forces it: in
-//! the members its pods would be killed. Until workloads of every kind were listed, nobody knows that a queue is empty,
-//! and it stays. Our annotations that nobody knows are warned of.
+//! the members its pods would be killed. A service of 0 replicas does neither, unless its binding still has pods: who
+//! scales it up later is told that there is no such queue. Until workloads of every kind were listed, nobody knows that
+//! a queue is empty, and it stays. Our annotations that nobody knows are warned of.
 
 use caldera_core::text::{count_noun, name_some};
 use caldera_crds::{
+    karmada::work::binding_name,
     names::{caldera::FORCE_DELETE, volcano::ROOT_QUEUE},
     queue_admission::{
         fill_queue_defaults, list_deletion_refusals, list_host_creation_problems, list_host_update_problems,
@@ -22,7 +24,7 @@ use serde_json::Value;
 
 use super::{patch::patch_between, verdict::Verdict};
 use crate::observe::{
-    cache::{Cache, LiveRead, Lookup, Snapshot},
+    cache::{Cache, LiveRead, Lookup, Snapshot, WorkloadKey},
     request::ReviewRequest,
 };
 
@@ -115,13 +117,24 @@ fn describe_unlisted(title: &str) -> String {
 
 /// What waits and runs in a queue; `None` if nothing does.
 fn describe_use(queue: &str, cache: &Cache) -> Option<String> {
-    let uses =
-        cache.workloads.iter().filter(|(_, workload)| !workload.ended && workload.queue.as_deref() == Some(queue));
+    let uses = cache.workloads.iter().filter(|(key, workload)| {
+        workload.queue.as_deref() == Some(queue) && !workload.ended && (!workload.empty || holds_pods(key, cache))
+    });
     let mut names: Vec<String> = uses.map(|(key, _)| format!("{}/{}", key.namespace, key.name)).collect();
     names.sort_unstable();
     let (all, named) = (names.len(), name_some(&names));
     let workloads = count_noun(all, "workload");
     (all > 0).then(|| format!("queue {queue:?} is in use: {workloads} waiting or running in it ({named})"))
+}
+
+/// Whether a workload was admitted or placed with pods, whatever it asks for now.
+fn holds_pods(workload: &WorkloadKey, cache: &Cache) -> bool {
+    let name = binding_name(workload.kind.kind(), &workload.name);
+    let binding = cache.bindings.get(&(workload.namespace.to_string(), name));
+    binding.is_some_and(|binding| {
+        binding.clusters.values().any(|replicas| *replicas > 0)
+            || binding.admission.as_ref().is_some_and(|admission| admission.tasks.values().any(|pods| *pods > 0))
+    })
 }
 
 /// Karmada deletes a queue's copies with it, and members' Volcano kills what runs in a queue that is gone: not while
@@ -148,7 +161,7 @@ mod tests {
     use super::*;
     use crate::{
         decide::patch::tests::applied,
-        observe::cache::{Cache, CachedWorkload, WorkloadKey},
+        observe::cache::{Cache, CachedBinding, CachedWorkload},
     };
 
     fn request(operation: &'static str, object: Value) -> ReviewRequest<'static, Value> {
@@ -316,6 +329,59 @@ mod tests {
         );
         assert!(warnings[0].ends_with("what runs in it is killed in all members"), "{warnings:?}");
         assert_eq!(judge_queue(&delete(&forced), &Cache::default()), Verdict::UNCHANGED);
+    }
+
+    #[test]
+    fn a_service_of_no_replicas_keeps_no_queue_unless_pods_of_it_are_there() {
+        let mut cache = list_nothing();
+        let put = |cache: &mut Cache, kind: WorkloadKind, replicas: Option<u32>| {
+            let service = json!({
+                "apiVersion": "apps/v1", "kind": kind.kind(), "spec": {"replicas": replicas},
+                "metadata": {"namespace": "ns", "name": "web", "annotations": {"volcano.sh/queue-name": "q"}},
+            });
+            let key = WorkloadKey { kind, namespace: "ns".into(), name: "web".into() };
+            cache.workloads.insert(key, CachedWorkload::from_object(kind, &service));
+        };
+        let queue = json!({"metadata": {"name": "q"}, "spec": {"parent": "root"}});
+        let delete = |cache: &Cache| {
+            let deleted = ReviewRequest {
+                name: Some("q".into()),
+                object: None,
+                old_object: Some(queue.clone()),
+                ..request("DELETE", queue.clone())
+            };
+            judge_queue(&deleted, cache)
+        };
+        for kind in [WorkloadKind::Deployment, WorkloadKind::StatefulSet] {
+            put(&mut cache, kind, Some(0));
+            assert_eq!(delete(&cache), Verdict::UNCHANGED, "{kind:?}");
+            for replicas in [Some(1), None] {
+                put(&mut cache, kind, replicas);
+                assert!(matches!(delete(&cache), Verdict::Deny(_)), "{kind:?} of {replicas:?}");
+            }
+            put(&mut cache, kind, Some(0));
+        }
+        let place = |cache: &mut Cache, replicas: u32, admission: &str| {
+            let binding = json!({
+                "metadata": {"namespace": "ns", "name": "web-deployment", "annotations": {
+                    "caldera.dev/gate": "open", "caldera.dev/admission": admission,
+                }},
+                "spec": {
+                    "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "ns", "name": "web"},
+                    "clusters": [{"name": "m1", "replicas": replicas}],
+                },
+            });
+            cache.bindings.insert(("ns".to_owned(), "web-deployment".to_owned()), CachedBinding::from_object(&binding));
+        };
+        let record = |pods: u32| {
+            json!({"queue": "q", "priority": 0, "copies": 1, "tasks": {"web": pods}, "charged": {}}).to_string()
+        };
+        place(&mut cache, 3, &record(0));
+        assert!(matches!(delete(&cache), Verdict::Deny(_)), "its pods still run");
+        place(&mut cache, 0, &record(3));
+        assert!(matches!(delete(&cache), Verdict::Deny(_)), "they are still charged");
+        place(&mut cache, 0, &record(0));
+        assert_eq!(delete(&cache), Verdict::UNCHANGED);
     }
 
     #[test]

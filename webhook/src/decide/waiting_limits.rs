@@ -141,7 +141,7 @@ mod tests {
         let key = WorkloadKey { kind: WorkloadKind::VolcanoJob, namespace: namespace.into(), name: name.into() };
         let ended = state == "ended";
         let submitter = Some("ada".into());
-        let workload = CachedWorkload { queue: Some(queue.into()), priority_class: None, submitter, ended };
+        let workload = CachedWorkload { queue: Some(queue.into()), submitter, ended, ..CachedWorkload::default() };
         cache.workloads.insert(key.clone(), workload);
         let record = r#"{"queue":"leaf","priority":0,"copies":1,"tasks":{"t":1},"charged":{"cpu":"1","pods":"1"}}"#;
         let admission = (state == "runs").then(|| Arc::new(Admission::parse(record).unwrap()));

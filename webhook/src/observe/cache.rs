@@ -76,6 +76,8 @@ pub struct CachedWorkload {
     pub submitter: Option<Arc<str>>,
     /// It has ended, and holds nothing.
     pub ended: bool,
+    /// It is a service of 0 replicas.
+    pub empty: bool,
 }
 
 impl CachedWorkload {
@@ -89,6 +91,8 @@ impl CachedWorkload {
             priority_class: class.map(keep_name),
             submitter: read_submitter(object).map(Arc::from),
             ended,
+            empty: matches!(kind, WorkloadKind::Deployment | WorkloadKind::StatefulSet)
+                && object.pointer("/spec/replicas").and_then(Value::as_u64) == Some(0),
         }
     }
 }
