@@ -10,12 +10,16 @@ use std::{collections::BTreeSet, fmt::Write as _, process::ExitCode};
 use caldera_controller::explain::{
     Explanation, Verdict, explain_job, explain_without_binding, find_binding, list_jobs_of_hyper_job,
 };
-use caldera_core::gang::WorkloadRef;
-use caldera_crds::{karmada::work::ResourceBinding, workload::WorkloadKind};
+use caldera_core::{gang::WorkloadRef, text::name_some};
+use caldera_crds::{karmada::work::ResourceBinding, object::api_resource, workload::WorkloadKind};
 use caldera_runtime::{client::describe_error, clock::format_time};
 use caldera_simulate::time::Millis;
 use jiff::Timestamp;
-use kube::{Api, Client, api::DynamicObject};
+use kube::{
+    Api, Client,
+    api::{DynamicObject, ListParams},
+    core::PartialObjectMeta,
+};
 
 use self::answer::{Answer, format_answer, name_verdict};
 pub use self::tables::format_pending_jobs;
@@ -29,16 +33,20 @@ use crate::{
     objects, output,
 };
 
+/// Jobs of one name in other namespaces that are asked for.
+const MOST_NAMESAKES: u32 = 20;
+
 pub async fn run_why(args: WhyArgs) -> anyhow::Result<ExitCode> {
     let client = components::connect_for_command(args.kubeconfig.as_deref(), "why").await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     if let WhySubject::CronJob(name) = &args.job {
-        cron_job::explain_cron_job(&client, &args, name, &namespace).await?;
+        let explained = cron_job::explain_cron_job(&client, &args, name, &namespace).await;
+        blame_namespace(explained, &client, &args.job, &namespace).await?;
         return Ok(ExitCode::SUCCESS);
     }
     let lease_namespace = args.lease_namespace.as_deref();
-    let mut answer =
-        find_answer_with_start(&client, &args.job, &namespace, lease_namespace, args.assume_run_for).await?;
+    let found = find_answer_with_start(&client, &args.job, &namespace, lease_namespace, args.assume_run_for).await;
+    let mut answer = blame_namespace(found, &client, &args.job, &namespace).await?;
     if let Some(gap) = answer.view_gap {
         let source = ConsoleSource::from_args(&args.source, args.kubeconfig.as_deref());
         complete_start(&mut answer, source.as_ref(), gap).await;
@@ -180,6 +188,40 @@ async fn describe_missing(client: &Client, job: &JobName, namespace: &str, other
         Err(kube::Error::Api(status)) if status.code == 404 => format!("there is no {named}{others}"),
         Err(error) => format!("whether there is a {named} is not known: {}", describe_error(&error)),
     }
+}
+
+/// What was found; where nothing was, and there is no such namespace, that, with the namespaces where one of the name
+/// is.
+async fn blame_namespace<T>(
+    found: anyhow::Result<T>,
+    client: &Client,
+    asked: &WhySubject,
+    namespace: &str,
+) -> anyhow::Result<T> {
+    let Err(error) = found else { return found };
+    let resource = api_resource("", "v1", "Namespace", "namespaces");
+    let is_there = objects::get_object(client, &resource, None, namespace).await;
+    if !matches!(is_there, Ok(Ok(None))) {
+        return Err(error);
+    }
+    let missing = format!("there is no namespace {namespace}");
+    if let WhySubject::Workload(job) = asked
+        && let Some(elsewhere) = find_elsewhere(client, job).await
+    {
+        anyhow::bail!("{missing}; {} {} is in {elsewhere}", job.kind.title(), job.name);
+    }
+    anyhow::bail!("{missing}{}", objects::describe_others(client, &resource, None, namespace).await)
+}
+
+/// The namespaces where a job of this name is, by one request; `None` if there is none that is seen.
+async fn find_elsewhere(client: &Client, job: &JobName) -> Option<String> {
+    let all: Api<DynamicObject> = Api::all_with(client.clone(), &job.kind.api_resource());
+    let of_name = ListParams::default().fields(&format!("metadata.name={}", job.name)).limit(MOST_NAMESAKES);
+    let found = all.list_metadata(&of_name).await.ok()?;
+    let is_it = |one: &&PartialObjectMeta<DynamicObject>| one.metadata.name.as_deref() == Some(&*job.name);
+    let mut all: Vec<String> = found.iter().filter(is_it).filter_map(|one| one.metadata.namespace.clone()).collect();
+    all.sort_unstable();
+    (!all.is_empty()).then(|| name_some(&all))
 }
 
 /// The other kinds that have one of this name.

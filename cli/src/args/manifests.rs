@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use caldera_runtime::probe::Peer;
 use clap::{Args as ClapArgs, ValueEnum};
 
-use super::{component::TrustedArgs, probe::parse_peer};
+use super::{
+    component::TrustedArgs,
+    probe::{parse_peer, parse_secret_name},
+};
 
 #[derive(Debug, ClapArgs)]
 pub struct ManifestsArgs {
@@ -64,7 +67,7 @@ pub struct DeployArgs {
     /// Lets each collector measure the way to other members, by the certificate in this Secret: `tls.crt`, `tls.key`
     /// and `ca.crt`. Each gets a Service of type LoadBalancer. With --deployments they run beside the control plane
     /// and measure its way to others; with --member that of the member.
-    #[arg(long, requires = "image", value_name = "SECRET")]
+    #[arg(long, requires = "image", value_name = "SECRET", value_parser = parse_secret_name)]
     pub probe_secret: Option<String>,
     /// Another member, and where its collector listens. All collectors may be given all members: each leaves out its
     /// own.

@@ -1,8 +1,13 @@
 //! Arguments of a collector that measures the way to other members.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    net::{Ipv6Addr, SocketAddr},
+    path::PathBuf,
+};
 
 use caldera_core::quantity::Quantity;
+use caldera_crds::dns::is_dns_subdomain;
 use caldera_runtime::probe::{MOST_PEERS, Peer};
 use clap::{ArgGroup, Args as ClapArgs};
 
@@ -115,9 +120,23 @@ pub(super) fn parse_peer(text: &str) -> Result<Peer, String> {
     let is_name = (1..=MOST_NAME).contains(&cluster.len())
         && cluster.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    if host.contains(':') && !is_ipv6_in_brackets(host) {
+        return Err(format!("{text:?}: an IPv6 address is in brackets, as in {cluster}=[2001:db8::1]:{port}"));
+    }
     let is_host = !host.is_empty() && !host.contains(char::is_whitespace);
     let peer = || Peer { cluster: cluster.to_owned(), address: address.to_owned() };
     (is_name && is_host && is_port).then(peer).ok_or_else(wanted)
+}
+
+fn is_ipv6_in_brackets(host: &str) -> bool {
+    let inside = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    inside.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
+}
+
+/// The name of a Secret.
+pub(super) fn parse_secret_name(text: &str) -> Result<String, String> {
+    let is_name = is_dns_subdomain(text);
+    is_name.then(|| text.to_owned()).ok_or_else(|| format!("{text:?} is no name of a Secret (a DNS subdomain)"))
 }
 
 #[cfg(test)]
@@ -179,6 +198,19 @@ mod tests {
         assert_eq!(parse_peer("m-3=[2001:db8::1]:80").unwrap().address, "[2001:db8::1]:80");
         for wrong in ["member2", "=a:1", "m=a", "m=:1", "m=a:0", "m=a:70000", "M=a:1", "m=a b:1", ""] {
             assert!(parse_peer(wrong).is_err(), "{wrong}");
+        }
+        for bare in ["m=2001:db8::1:80", "m=::1:80", "m=[2001:db8::1:80", "m=[member]:80:80", "m=[h:1]:80"] {
+            let refused = parse_peer(bare).unwrap_err();
+            assert!(refused.contains("an IPv6 address is in brackets, as in m=[2001:db8::1]:80"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_named_as_kubernetes_names_one() {
+        assert_eq!(parse_secret_name("caldera-probe.tls").as_deref(), Ok("caldera-probe.tls"));
+        for wrong in ["S B", "", "Secret", "a/b", "-a", "a_b"] {
+            let refused = parse_secret_name(wrong).unwrap_err();
+            assert!(refused.contains(&format!("{wrong:?} is no name of a Secret")), "{refused}");
         }
     }
 }

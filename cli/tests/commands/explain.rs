@@ -174,7 +174,13 @@ fn what_is_not_there(sandbox: &Sandbox) {
     };
     fails(&["why", "nobody", "-n", "default"], "there is no Volcano Job nobody in namespace default");
     fails(&["why", "web", "-n", "default"], "but a Deployment: ask for deployment/web");
-    fails(&["why", "low-priority", "-n", "elsewhere"], "in namespace elsewhere");
+    fails(
+        &["why", "low-priority", "-n", "elsewhere"],
+        "there is no namespace elsewhere; Volcano Job low-priority is in default",
+    );
+    for nobody in ["nobody", "hyperjob/nobody", "cronjob/nobody"] {
+        fails(&["why", nobody, "-n", "defalt"], "there is no namespace defalt; there are default, ");
+    }
     fails(
         &["why", "pytorchjob/x", "-n", "default"],
         "there is no PyTorchJob x in namespace default: this host has no CRD pytorchjobs.kubeflow.org",

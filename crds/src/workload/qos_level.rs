@@ -10,7 +10,7 @@
 //! evicted for others unless it says no, and gives way first. That it is latency critical gains it nothing: whoever
 //! submits a job may say so.
 
-use caldera_core::resources::ResourceName;
+use caldera_core::{resources::ResourceName, text::shorten_text};
 use serde_json::Value;
 
 use super::{WorkloadKind, field::Field, list_pod_templates, member_queue::POD_GROUPS, says_preemptable};
@@ -44,6 +44,7 @@ pub fn list_void_qos_levels(object: &Value) -> Vec<String> {
     let is_known =
         |level: &&&str| **level == LATENCY_SENSITIVE || **level == BEST_EFFORT || LATENCY_CRITICAL.contains(*level);
     let unknown = levels.iter().find(|level| !is_known(level)).map(|level| {
+        let level = shorten_text(level);
         format!("annotation {QOS_LEVEL}: {level:?} counts as absent; it takes \"LC\", \"HLS\", \"LS\" or \"BE\"")
     });
     let misplaced = (levels.is_empty() && annotation_of(object, QOS_LEVEL).is_some() && !templates.is_empty())
@@ -158,6 +159,8 @@ mod tests {
             assert_eq!(list_void_qos_levels(&job(&levels)), [""; 0], "{levels:?}");
         }
         told(&job(&[Some("best-effort")]), "\"best-effort\" counts as absent");
+        let long = list_void_qos_levels(&job(&[Some(&"x".repeat(100_000))]));
+        assert!(long[0].len() < 400 && long[0].contains("x…\" counts as absent"), "{}", long[0].len());
         let mut misplaced = job(&[None]);
         misplaced["metadata"]["annotations"] = json!({QOS_LEVEL: "BE"});
         told(&misplaced, "on pod templates only");
