@@ -8,7 +8,7 @@
 //! Nodes are taken as they come: where they have different resources, a shard that is short of cpus may get nodes with
 //! GPUs that another one lacks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
     NodeName,
@@ -121,6 +121,41 @@ fn divide_resource(resource: &ResourceName, whole: Quantity, shards: &[Shard]) -
     [entitled, parts]
 }
 
+/// The free nodes of one cluster. Those that have some of the same resources are together, so that each that is handed
+/// out costs what there are kinds of nodes and not nodes.
+struct FreeNodes<'a> {
+    cluster: &'a ClusterName,
+    /// By what they have, with their places among all of the cluster.
+    by_resources: BTreeMap<Vec<&'a ResourceName>, VecDeque<(usize, &'a SharedNode)>>,
+}
+
+impl<'a> FreeNodes<'a> {
+    fn new(cluster: &'a SharedCluster<'_>, now: EpochSeconds) -> Self {
+        let mut by_resources: BTreeMap<_, VecDeque<_>> = BTreeMap::new();
+        for (at, node) in cluster.nodes.iter().enumerate() {
+            if !node.in_use && cluster.leases.find_holder(&node.name, now).is_none() {
+                let has = node.allocatable.iter().filter(|(_, amount)| !amount.is_zero()).map(|(name, _)| name);
+                by_resources.entry(has.collect()).or_default().push_back((at, node));
+            }
+        }
+        Self { cluster: &cluster.name, by_resources }
+    }
+
+    /// How many have some of these resources; `None` for none.
+    fn count_with_any(&self, names: &BTreeSet<ResourceName>) -> Option<usize> {
+        let helping = self.by_resources.iter().filter(|(has, _)| has.iter().any(|name| names.contains(*name)));
+        Some(helping.map(|(_, nodes)| nodes.len()).sum()).filter(|nodes| *nodes > 0)
+    }
+
+    /// The first that has some of these resources, which is free no more.
+    fn take_first_with_any(&mut self, names: &BTreeSet<ResourceName>) -> Option<&'a SharedNode> {
+        let helping = self.by_resources.iter_mut().filter(|(has, _)| has.iter().any(|name| names.contains(*name)));
+        let firsts = helping.filter_map(|(_, nodes)| Some((nodes.front()?.0, nodes)));
+        let (_, nodes) = firsts.min_by_key(|(at, _)| *at)?;
+        nodes.pop_front().map(|(_, node)| node)
+    }
+}
+
 /// What shards have and what they are to have, while nodes are handed out.
 struct Slices<'a> {
     shards: &'a [Shard],
@@ -177,20 +212,14 @@ impl<'a> Slices<'a> {
         clusters: &'a [SharedCluster<'_>],
         until: EpochSeconds,
     ) -> BTreeMap<ClusterName, Vec<LeaseChange>> {
-        let mut free: Vec<(&ClusterName, &SharedNode)> = Vec::new();
-        for cluster in clusters {
-            let is_free =
-                |node: &&SharedNode| !node.in_use && cluster.leases.find_holder(&node.name, self.now).is_none();
-            free.extend(cluster.nodes.iter().filter(is_free).map(|node| (&cluster.name, node)));
-        }
+        let mut free: Vec<FreeNodes<'a>> = clusters.iter().map(|cluster| FreeNodes::new(cluster, self.now)).collect();
         let mut changes: BTreeMap<ClusterName, Vec<LeaseChange>> = BTreeMap::new();
         let mut open: BTreeSet<usize> = (0..self.shards.len()).collect();
         while let Some(shard) = open.iter().copied().min_by_key(|shard| (self.compute_level(*shard), *shard)) {
-            let Some(at) = self.find_node_for(shard, &free) else {
+            let Some((cluster, node)) = self.take_node_for(shard, &mut free) else {
                 open.remove(&shard);
                 continue;
             };
-            let (cluster, node) = free.remove(at);
             self.add_node(shard, cluster, node);
             let lease = NodeLease { shard: self.shards[shard].name.clone(), until };
             changes.entry(cluster.clone()).or_default().push(LeaseChange::Grant(node.name.clone(), lease));
@@ -198,19 +227,17 @@ impl<'a> Slices<'a> {
         changes
     }
 
-    /// The free node that helps a shard: in the cluster where it has most nodes, else where most are free.
-    fn find_node_for(&self, shard: usize, free: &[(&ClusterName, &SharedNode)]) -> Option<usize> {
+    /// The free node that helps a shard: in the cluster where it has most nodes, else where most are free that help.
+    fn take_node_for(&self, shard: usize, free: &mut [FreeNodes<'a>]) -> Option<(&'a ClusterName, &'a SharedNode)> {
         let short = self.list_short(shard);
-        let helps = |node: &SharedNode| short.iter().any(|name| !node.allocatable.get(name.as_str()).is_zero());
-        let mut free_in: BTreeMap<&ClusterName, usize> = BTreeMap::new();
-        free.iter().filter(|(_, node)| helps(node)).for_each(|(cluster, _)| *free_in.entry(*cluster).or_default() += 1);
-        let rank = |cluster: &ClusterName| {
-            let own = self.nodes.get(cluster).map_or(0, |of_shards| of_shards[shard].len());
-            (own, free_in.get(cluster).copied().unwrap_or(0))
+        let rank = |nodes: &FreeNodes<'a>| {
+            let own = self.nodes.get(nodes.cluster).map_or(0, |of_shards| of_shards[shard].len());
+            Some((own, nodes.count_with_any(&short)?))
         };
-        let helping = free.iter().enumerate().filter(|(_, (_, node))| helps(node));
+        let ranked = free.iter().enumerate().filter_map(|(at, nodes)| Some((rank(nodes)?, at)));
         // Of equal ones the first.
-        helping.rev().max_by_key(|(_, (cluster, _))| rank(cluster)).map(|(at, _)| at)
+        let (_, best) = ranked.rev().max_by_key(|(rank, _)| *rank)?;
+        Some((free[best].cluster, free[best].take_first_with_any(&short)?))
     }
 
     /// What each shard is asked for in each cluster: first of what others are entitled to, then of what else is theirs.
