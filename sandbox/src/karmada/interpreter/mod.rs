@@ -5,6 +5,7 @@
 
 pub mod dependencies;
 pub mod lua;
+pub mod patching;
 pub mod prune;
 pub mod retain;
 mod small;
@@ -186,7 +187,7 @@ impl Interpreter {
         }
         match self.choose_hook(&object.gvk(), operation) {
             Some(hook) => {
-                webhook::apply_patch(object, &self.ask_hook(&hook, operation, object, None, replicas, None).await?)
+                patching::apply_patch(object, &self.ask_hook(&hook, operation, object, None, replicas, None).await?)
             }
             None => {
                 let mut object = object.clone();
@@ -208,9 +209,10 @@ impl Interpreter {
             return answer;
         }
         match self.choose_hook(&desired.gvk(), operation) {
-            Some(hook) => {
-                webhook::apply_patch(desired, &self.ask_hook(&hook, operation, desired, Some(observed), 0, None).await?)
-            }
+            Some(hook) => patching::apply_patch(
+                desired,
+                &self.ask_hook(&hook, operation, desired, Some(observed), 0, None).await?,
+            ),
             None => {
                 let mut desired = desired.clone();
                 retain::retain_fields(&mut desired, observed);
@@ -232,7 +234,7 @@ impl Interpreter {
         }
         let gvk = template.gvk();
         if let Some(hook) = self.choose_hook(&gvk, operation) {
-            return webhook::apply_patch(
+            return patching::apply_patch(
                 template,
                 &self.ask_hook(&hook, operation, template, None, 0, Some(items)).await?,
             );

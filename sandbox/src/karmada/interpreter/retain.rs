@@ -2,7 +2,7 @@
 //!
 //! Rule: Karmada `default/native/retain.go`, `pkg/util/lifted/retain.go`.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::karmada::{
     names,
@@ -36,12 +36,15 @@ pub fn retain_fields(desired: &mut Value, observed: &Value) {
             copy_field(desired, observed, &["spec", "replicas"]);
         }
         "Service" => {
-            for field in ["clusterIP", "clusterIPs", "healthCheckNodePort"] {
+            for field in ["clusterIP", "healthCheckNodePort"] {
                 copy_field(desired, observed, &["spec", field]);
             }
-            node_ports(desired, observed);
         }
-        "ServiceAccount" if desired.items("/secrets").is_empty() => copy_field(desired, observed, &["secrets"]),
+        "ServiceAccount" => {
+            for list in ["secrets", "imagePullSecrets"] {
+                merge_named(desired, observed, list);
+            }
+        }
         "PersistentVolumeClaim" => copy_field(desired, observed, &["spec", "volumeName"]),
         "PersistentVolume" => copy_field(desired, observed, &["spec", "claimRef"]),
         "Secret" if desired.text("/type") == "kubernetes.io/service-account-token" => {
@@ -73,20 +76,24 @@ fn retain_pod_fields(desired: &mut Value, observed: &Value) {
     }
 }
 
-fn node_ports(desired: &mut Value, observed: &Value) {
-    let Some(ports) = desired.pointer_mut("/spec/ports").and_then(Value::as_array_mut) else { return };
-    for port in ports {
-        let same = observed.items("/spec/ports").iter().find(|one| {
-            one["name"] == port["name"] && one["protocol"] == port["protocol"] && one["port"] == port["port"]
-        });
-        if let Some(number) = same.map(|same| same.number("/nodePort")).filter(|number| *number != 0) {
-            port.put(&["nodePort"], json!(number));
+/// What is desired, and behind it what only the member has.
+fn merge_named(desired: &mut Value, observed: &Value, list: &str) {
+    let at = format!("/{list}");
+    let mut merged = desired.items(&at).to_vec();
+    for one in observed.items(&at) {
+        if !merged.iter().any(|known| known["name"] == one["name"]) {
+            merged.push(one.clone());
         }
+    }
+    if !merged.is_empty() {
+        desired.put(&[list], Value::Array(merged));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -106,5 +113,23 @@ mod tests {
         desired.set_label(names::RETAIN_REPLICAS, "true");
         retain_fields(&mut desired, &observed);
         assert_eq!(desired["spec"]["replicas"], 5);
+    }
+
+    #[test]
+    fn a_service_account_keeps_the_secrets_of_the_member_behind_its_own() {
+        let mut desired = json!({"kind": "ServiceAccount", "secrets": [{"name": "x"}]});
+        let observed = json!({"secrets": [{"name": "m"}, {"name": "x"}], "imagePullSecrets": [{"name": "p"}]});
+        retain_fields(&mut desired, &observed);
+        assert_eq!(desired["secrets"], json!([{"name": "x"}, {"name": "m"}]));
+        assert_eq!(desired["imagePullSecrets"], json!([{"name": "p"}]));
+    }
+
+    #[test]
+    fn a_service_takes_the_node_port_that_is_desired() {
+        let mut desired = json!({"kind": "Service", "spec": {"ports": [{"port": 80, "nodePort": 30080}]}});
+        let observed = json!({"spec": {"clusterIP": "10.0.0.7", "ports": [{"port": 80, "nodePort": 31000}]}});
+        retain_fields(&mut desired, &observed);
+        assert_eq!(desired["spec"]["clusterIP"], "10.0.0.7");
+        assert_eq!(desired["spec"]["ports"][0]["nodePort"], 30080);
     }
 }

@@ -118,47 +118,65 @@ pub fn accept_answer(hook: &Hook, uid: &str, operation: Operation, answer: &Valu
     if !response.flag("/successful") {
         let status = response
             .present("/status")
-            .ok_or_else(|| failed("webhook call failed, get status code: 0, msg: ".to_owned()))?;
+            .ok_or_else(|| invalid("webhook require response.status when response.successful is false"))?;
         let (code, message) = (status.number("/code"), status.text("/message"));
         return Err(failed(format!("webhook call failed, get status code: {code}, msg: {message}")));
     }
-    let needed = match operation {
-        Operation::InterpretReplica => "replicas",
-        Operation::InterpretComponent => "components",
-        Operation::InterpretHealth => "healthy",
-        Operation::InterpretStatus => "rawStatus",
-        Operation::ReviseReplica | Operation::Retain | Operation::AggregateStatus | Operation::InterpretDependency => {
-            ""
-        }
+    let absent = |field: &str| response.present(field).is_none();
+    let wrong = match operation {
+        Operation::InterpretReplica if absent("/replicas") => "webhook returned nil response.replicas".to_owned(),
+        Operation::InterpretHealth if absent("/healthy") => "webhook returned nil response.healthy".to_owned(),
+        // Their word.
+        Operation::InterpretStatus if absent("/rawStatus") => "webhook returned nill response.rawStatus".to_owned(),
+        Operation::ReviseReplica | Operation::Retain | Operation::AggregateStatus => check_patch(response),
+        Operation::InterpretDependency => check_dependencies(response),
+        _ => String::new(),
     };
-    if !needed.is_empty() && response.present(&format!("/{needed}")).is_none() {
-        return Err(invalid(&format!("webhook returned nil response.{needed}")));
-    }
-    let (patch, kind) = (response.text("/patch"), response.text("/patchType"));
-    match (patch.is_empty(), kind.is_empty()) {
-        (false, true) => Err(invalid("webhook returned response.patch but not response.patchType")),
-        (true, false) => Err(invalid("webhook returned response.patchType but not response.patch")),
-        (false, false) if kind != "JSONPatch" => {
-            Err(invalid(&format!("webhook returned invalid response.patchType of {kind:?}")))
+    if wrong.is_empty() { Ok(response.clone()) } else { Err(invalid(&wrong)) }
+}
+
+/// What is wrong with the patch of an answer, if anything is.
+fn check_patch(response: &Value) -> String {
+    let (patch, kind) = (response.text("/patch"), response.present("/patchType").and_then(Value::as_str));
+    match (patch.is_empty(), kind) {
+        (false, None) => "webhook returned nil response.patchType".to_owned(),
+        (true, Some(_)) => "webhook returned empty response.patch".to_owned(),
+        (false, Some(kind)) if kind != "JSONPatch" => {
+            format!("webhook returned invalid response.patchType of {kind:?}")
         }
-        _ => Ok(response.clone()),
+        _ => String::new(),
     }
 }
 
-/// The object with the response's patch applied.
-///
-/// # Errors
-/// When the patch is no patch, or does not apply.
-pub fn apply_patch(object: &Value, response: &Value) -> Result<Value, String> {
-    let patch = response.text("/patch");
-    if patch.is_empty() {
-        return Ok(object.clone());
+/// What is wrong with the first dependency of an answer that has not what it needs.
+fn check_dependencies(response: &Value) -> String {
+    let wrong = response.items("/dependencies").iter().enumerate().find_map(|(index, one)| {
+        let at = format!("dependencies[{index}]");
+        if one.text("/apiVersion").is_empty() {
+            return Some(format!("{at}.apiVersion: Invalid value: \"\": missing required apiVersion"));
+        }
+        if one.text("/kind").is_empty() {
+            return Some(format!("{at}.kind: Invalid value: \"\": missing required kind"));
+        }
+        let named = !one.text("/name").is_empty() || one.present("/labelSelector").is_some();
+        (!named)
+            .then(|| format!("{at}: Invalid value: {one}: dependency can not leave name and labelSelector all empty"))
+    });
+    wrong.unwrap_or_default()
+}
+
+/// Refuses an answer of another kind, as decoding it does; one that names no kind is taken for what is expected.
+fn check_kind(answer: Value) -> Result<Value, String> {
+    let (version, kind) = (answer.text("/apiVersion"), answer.text("/kind"));
+    let (wanted_version, wanted_kind) = ("config.karmada.io/v1alpha1", "ResourceInterpreterContext");
+    let same = |one: &str, wanted: &str| one.is_empty() || one == wanted;
+    if same(version, wanted_version) && same(kind, wanted_kind) {
+        return Ok(answer);
     }
-    let bytes = STANDARD.decode(patch).map_err(|error| error.to_string())?;
-    let patch: json_patch::Patch = serde_json::from_slice(&bytes).map_err(|_| "invalid state detected".to_owned())?;
-    let mut object = object.clone();
-    json_patch::patch(&mut object, &patch).map_err(|error| error.to_string())?;
-    Ok(object)
+    let version = if version.is_empty() { wanted_version } else { version };
+    let kind = if kind.is_empty() { wanted_kind } else { kind };
+    let scheme = "k8s.io/apiserver/pkg/util/webhook/client.go:71";
+    Err(format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}"))
 }
 
 type Https = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
@@ -242,7 +260,7 @@ impl Caller {
                     text.trim()
                 ));
             }
-            serde_json::from_slice(&bytes).map_err(|error| error.to_string())
+            check_kind(serde_json::from_slice(&bytes).map_err(|error| error.to_string())?)
         };
         // Without a limit of its own a hook has client-go's.
         let limit = Duration::from_secs(hook.timeout.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(30));
@@ -314,6 +332,41 @@ mod tests {
         let no = json!({"response": {"uid": "1", "successful": false, "status": {"code": 422, "message": "no"}}});
         let error = accept_answer(&hook, "1", Operation::Retain, &no).unwrap_err();
         assert!(error.ends_with("webhook call failed, get status code: 422, msg: no"));
+    }
+
+    #[test]
+    fn only_what_an_operation_needs_is_asked_of_an_answer() {
+        let all = [configuration("a", "*")];
+        let hook = choose_hook(&all, &Gvk::new("batch/v1", "Job"), Operation::Retain).unwrap();
+        let told = |operation, response: Value| {
+            let mut response = response;
+            response["uid"] = json!("1");
+            accept_answer(&hook, "1", operation, &json!({"response": response})).map(drop).map_err(|error| {
+                error
+                    .rsplit_once("received invalid webhook response: ")
+                    .map_or(error.clone(), |(_, told)| told.to_owned())
+            })
+        };
+        let fine = json!({"successful": true, "patch": "e30="});
+        assert_eq!(told(Operation::InterpretComponent, fine.clone()), Ok(()));
+        assert_eq!(told(Operation::InterpretDependency, fine.clone()), Ok(()));
+        assert_eq!(told(Operation::Retain, fine), Err("webhook returned nil response.patchType".to_owned()));
+        let typed = json!({"successful": true, "patchType": "JSONPatch"});
+        assert_eq!(told(Operation::Retain, typed), Err("webhook returned empty response.patch".to_owned()));
+        let unsaid = told(Operation::InterpretHealth, json!({"successful": false})).unwrap_err();
+        assert_eq!(unsaid, "webhook require response.status when response.successful is false");
+    }
+
+    #[test]
+    fn an_answer_of_another_kind_is_refused() {
+        let version = "config.karmada.io/v1alpha1";
+        assert!(check_kind(json!({"response": {}})).is_ok());
+        assert!(check_kind(json!({"apiVersion": version, "kind": "ResourceInterpreterContext"})).is_ok());
+        let told = check_kind(json!({"apiVersion": version, "kind": "Other"})).unwrap_err();
+        assert!(
+            told.starts_with("no kind \"Other\" is registered for version \"config.karmada.io/v1alpha1\""),
+            "{told}"
+        );
     }
 
     #[test]
