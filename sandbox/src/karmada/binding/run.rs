@@ -25,9 +25,13 @@ fn override_kind(cluster_wide: bool) -> Gvk {
     Gvk::new("policy.karmada.io/v1alpha1", if cluster_wide { "ClusterOverridePolicy" } else { "OverridePolicy" })
 }
 
+/// Bindings that are there at the start come behind what the detector does at its own start, which is ready sooner.
+const AT_START: Duration = Duration::from_millis(100);
+
 /// Starts to turn bindings into Works.
 pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<Key>> = Queue::new("binding", control.shutdown.clone());
+    let begun = tokio::time::Instant::now();
     for gvk in [binding_kind(), cluster_binding_kind()] {
         let (queue, kind) = (queue.clone(), gvk.clone());
         control.host.add_handler(
@@ -38,8 +42,11 @@ pub fn run_controller(control: &Arc<Control>) {
                     (Some(old), Some(new)) => old.generation() != new.generation(),
                     _ => true,
                 };
-                if moved {
-                    queue.add((kind.clone(), binding.namespace().to_owned(), binding.name().to_owned()));
+                let key = (kind.clone(), binding.namespace().to_owned(), binding.name().to_owned());
+                match AT_START.checked_sub(begun.elapsed()) {
+                    Some(left) if moved => queue.add_after(key, left),
+                    None if moved => queue.add(key),
+                    _ => {}
                 }
             }),
         );

@@ -251,10 +251,10 @@ impl Caller {
             .body(Full::from(body))
             .map_err(|error| failed(error.to_string()))?;
         let exchange = async {
-            let (status, bytes) = self.send_request(hook, request).await?;
+            let (status, is_text, bytes) = self.send_request(hook, request).await?;
             if !status.is_success() {
                 let text = String::from_utf8_lossy(&bytes);
-                let text = if text.trim().is_empty() { "unknown".into() } else { text };
+                let text = if is_text && !text.trim().is_empty() { text } else { "unknown".into() };
                 return Err(format!(
                     "an error on the server ({:?}) has prevented the request from succeeding",
                     text.trim()
@@ -270,22 +270,32 @@ impl Caller {
         }
     }
 
-    async fn send_request(&self, hook: &Hook, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), String> {
+    /// Status, whether the body is text, and the body.
+    async fn send_request(
+        &self,
+        hook: &Hook,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(StatusCode, bool, Bytes), String> {
         let url = request.uri().to_string();
         let failed = |what: String| format!("Post {url:?}: {what}");
         let authority = request.uri().authority().map(http::uri::Authority::as_str);
         if let Some(router) = authority.and_then(|authority| self.in_process.get(authority)) {
             let Ok(answer) = router.clone().oneshot(request.map(axum::body::Body::new)).await;
-            let status = answer.status();
+            let (status, text) = (answer.status(), is_text(answer.headers()));
             let bytes = answer.into_body().collect().await.map_err(|error| failed(error.to_string()))?;
-            return Ok((status, bytes.to_bytes()));
+            return Ok((status, text, bytes.to_bytes()));
         }
         let client = self.client_for(&hook.ca_bundle)?;
         let answer = client.request(request).await.map_err(|error| failed(root_cause(&error)))?;
-        let status = answer.status();
+        let (status, text) = (answer.status(), is_text(answer.headers()));
         let bytes = answer.into_body().collect().await.map_err(|error| failed(error.to_string()))?;
-        Ok((status, bytes.to_bytes()))
+        Ok((status, text, bytes.to_bytes()))
     }
+}
+
+/// Whether client-go repeats the body of a failure: `isTextResponse`.
+fn is_text(headers: &http::HeaderMap) -> bool {
+    headers.get(http::header::CONTENT_TYPE).is_none_or(|kind| kind.as_bytes().starts_with(b"text/"))
 }
 
 fn root_cause(error: &dyn std::error::Error) -> String {
@@ -355,6 +365,13 @@ mod tests {
         assert_eq!(told(Operation::Retain, typed), Err("webhook returned empty response.patch".to_owned()));
         let unsaid = told(Operation::InterpretHealth, json!({"successful": false})).unwrap_err();
         assert_eq!(unsaid, "webhook require response.status when response.successful is false");
+    }
+
+    #[test]
+    fn only_text_of_a_failure_is_repeated() {
+        let of = |kind: &'static str| http::HeaderMap::from_iter([(http::header::CONTENT_TYPE, kind.parse().unwrap())]);
+        assert!(is_text(&http::HeaderMap::new()) && is_text(&of("text/plain; charset=utf-8")));
+        assert!(!is_text(&of("application/json")));
     }
 
     #[test]
