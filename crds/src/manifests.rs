@@ -178,6 +178,7 @@ pub fn build_karmada_crds() -> Vec<Value> {
             .with_subresources(json!({})),
         Definition::for_kind::<policy::OverridePolicy>(spec).with_short_names(&["op"]).in_karmada_category(),
         Definition::for_kind::<policy::ClusterOverridePolicy>(spec).with_short_names(&["cop"]).in_karmada_category(),
+        Definition::for_kind::<policy::ClusterTaintPolicy>(spec),
         Definition::for_kind::<policy::FederatedResourceQuota>(spec).in_karmada_category().with_status().with_columns(
             &[("OVERALL", "string", ".status.overall", 0), ("OVERALL_USED", "string", ".status.overallUsed", 0)],
         ),

@@ -7,4 +7,5 @@ mod overrides;
 mod placement;
 pub mod policy;
 mod resource_selector;
+mod taint_policy;
 pub mod work;

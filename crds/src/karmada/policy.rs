@@ -2,7 +2,7 @@
 
 use crate::wire::{ResourceList, api_types, null_is_default, object, words};
 
-pub use super::{overrides::*, placement::*, resource_selector::*};
+pub use super::{overrides::*, placement::*, resource_selector::*, taint_policy::*};
 
 words! {
     /// What to do with an object that is already in the member.

@@ -2,7 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use caldera_runtime::clock::{SharedClock, format_time};
@@ -67,6 +71,25 @@ pub struct Settings {
     pub gates: Gates,
     /// What is evicted, and how.
     pub evictions: Evictions,
+    /// How long the binding controllers take to see a change of a binding.
+    pub binding_lag: Lag,
+}
+
+/// A time in milliseconds that may change while Karmada runs.
+#[derive(Debug, Clone, Default)]
+pub struct Lag(Arc<AtomicU64>);
+
+impl Lag {
+    /// Sets the time.
+    pub fn set(&self, lag: Duration) {
+        self.0.store(u64::try_from(lag.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn get(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
 }
 
 /// A namespace and a name.
@@ -91,6 +114,8 @@ pub struct Control {
     pub gates: Gates,
     /// What is evicted, and how.
     pub evictions: Evictions,
+    /// How long the binding controllers take to see a change of a binding.
+    pub binding_lag: Lag,
     /// The end.
     pub shutdown: CancellationToken,
     members: Mutex<BTreeMap<String, Arc<Server>>>,
@@ -113,7 +138,7 @@ impl Control {
         settings: Settings,
         shutdown: CancellationToken,
     ) -> Arc<Self> {
-        let Settings { clock, gates, evictions } = settings;
+        let Settings { clock, gates, evictions, binding_lag } = settings;
         Arc::new(Self {
             writer: host.writer(MANAGER),
             interpreter,
@@ -122,6 +147,7 @@ impl Control {
             clock,
             gates,
             evictions,
+            binding_lag,
             shutdown,
             members: Mutex::default(),
             hooks: Mutex::default(),

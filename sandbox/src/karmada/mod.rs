@@ -41,7 +41,7 @@ use tracing::{info, warn};
 
 use api::{ApiError, Change, Server};
 use cluster::run::{Access, Pace};
-use control::{Control, Gates, Settings, binding_kind, cluster_binding_kind, cluster_kind, work_kind};
+use control::{Control, Gates, Lag, Settings, binding_kind, cluster_binding_kind, cluster_kind, work_kind};
 use detector::{plan::Scope, run::Detector};
 use eviction::Evictions;
 use object::{Gvk, Shared};
@@ -59,6 +59,8 @@ pub struct Config {
     pub evictions: Evictions,
     /// Resource interpreter webhooks that are served in this process.
     pub interpreters: interpreter::webhook::InProcess,
+    /// How long the binding controllers take to see a change of a binding.
+    pub binding_lag: Lag,
     /// How members are found.
     pub access: Access,
     /// How often members are looked at.
@@ -92,6 +94,7 @@ impl Default for Config {
             gates: Gates::default(),
             evictions: Evictions::default(),
             interpreters: interpreter::webhook::InProcess::new(),
+            binding_lag: Lag::default(),
             access: Access::default(),
             pace: Pace::default(),
             collect_garbage: true,
@@ -114,7 +117,12 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
         admission::run::serve_webhooks(&server, config.clock.clone(), config.gates, shutdown.child_token()).await?;
     }
     let interpreter = interpreter::Interpreter::new(server.clone(), config.interpreters, config.clock.clone());
-    let settings = Settings { clock: config.clock.clone(), gates: config.gates, evictions: config.evictions };
+    let settings = Settings {
+        clock: config.clock.clone(),
+        gates: config.gates,
+        evictions: config.evictions,
+        binding_lag: config.binding_lag,
+    };
     let control = Control::new(server.clone(), interpreter, settings, shutdown.child_token());
     // What decisions are made from is known before the first of them.
     let known = [
@@ -145,6 +153,7 @@ pub async fn run(config: Config, host: Client, shutdown: CancellationToken) -> R
     let detector = config.control.then(|| {
         run_controllers(&control);
         cluster::run::run_controllers(&control, config.access, config.pace);
+        cluster::taint_policy::run_controller(&control);
         Detector::start(&control)
     });
     let collector = config.collect_garbage.then(|| gc::Collector::start(&server));

@@ -15,6 +15,9 @@ use crate::{burst, log::subject_name};
 /// What happened shows in the watch within so many seconds.
 const CUT: f64 = 0.3;
 
+/// Actions that follow each other so closely are one.
+const BURST: f64 = 0.1;
+
 /// What one can do to an object.
 const VERBS: [&str; 8] =
     ["create", "delete", "update", "replace", "merge-patch", "json-patch", "strategic-merge-patch", "apply-patch"];
@@ -231,6 +234,23 @@ impl Recording {
     /// Seconds until the recorder had seen enough.
     pub fn duration(&self) -> f64 {
         self.document["duration_s"].as_f64().unwrap_or_default()
+    }
+
+    /// Whether, from a time until the next action, the scheduler answered before the binding controller looked: a change
+    /// of a template and what it led to came in one write of a Work then. In Karmada either may be first.
+    pub fn scheduler_was_first(&self, t: f64) -> bool {
+        let next = self.list("actions").iter().filter_map(|action| action["t"].as_f64()).find(|at| *at > t + BURST);
+        let until = next.unwrap_or(f64::INFINITY);
+        let changes = |event: &Value, what: &dyn Fn(&str) -> bool| {
+            let steps = event["diff"].as_array().into_iter().flatten();
+            steps.filter_map(|step| step["path"].as_str()).any(what)
+        };
+        let manifest = "/spec/workload/manifests/0/";
+        self.events().into_iter().filter(|event| (t..until).contains(&event["t"].as_f64().unwrap())).any(|event| {
+            event["object"].as_str().unwrap().starts_with("Work/")
+                && changes(event, &|path| path.ends_with("resourcetemplate.karmada.io~1generation"))
+                && changes(event, &|path| path == format!("{manifest}spec/replicas"))
+        })
     }
 
     /// Seconds since anybody did anything before a time.

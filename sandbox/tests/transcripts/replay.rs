@@ -23,6 +23,9 @@ const SETTLED: f64 = 0.25;
 /// Who did nothing for so long waited for something, though not everything had settled.
 const WAITED: f64 = 1.0;
 
+/// How late a binding controller is that looks after the scheduler answered.
+const LATE: Duration = Duration::from_millis(60);
+
 /// Templates whose binding was divided otherwise than recorded.
 pub fn divided_otherwise(recording: &Recording, differences: &[String]) -> BTreeSet<String> {
     let created = recording.actions().into_iter().filter(|action| action.verb == "create" && action.at == "host");
@@ -69,6 +72,7 @@ pub async fn replay(recording: &Recording, odd: &BTreeSet<String>) -> Vec<String
             operate(&mut stage, &interpreter, &action.object).await;
             continue;
         }
+        stage.binding_lag.set(if recording.scheduler_was_first(action.t) { LATE } else { Duration::ZERO });
         stage.steer_ids(if odd.contains(&action.object) { Tie::Descending } else { Tie::Ascending });
         let outcome = act(&mut stage, &action).await;
         let accepted = action.code < 400;

@@ -16,7 +16,7 @@ use caldera_sandbox::karmada::{
     self, Config,
     api::Server,
     cluster::run::{Access, Pace},
-    control::Gates,
+    control::{Gates, Lag},
     eviction::Evictions,
     object::{Gvk, ObjectExt},
 };
@@ -92,6 +92,8 @@ pub struct Stage {
     interpreter: Router,
     gates: Gates,
     evictions: Evictions,
+    /// How late the binding controllers are.
+    pub binding_lag: Lag,
     /// Whether controllers, scheduler and garbage collector run.
     pub control: bool,
     pub schedule: bool,
@@ -140,6 +142,7 @@ impl Stage {
                 workload_affinity: recording.gate("WorkloadAffinity"),
             },
             evictions: recording.evictions(),
+            binding_lag: Lag::default(),
             control: true,
             schedule: true,
             collect: recording.document["flags"]["kube-controller-manager"].is_null(),
@@ -186,6 +189,7 @@ impl Stage {
             clock: self.clock.clone(),
             gates: self.gates,
             evictions: self.evictions,
+            binding_lag: self.binding_lag.clone(),
             interpreters: BTreeMap::from([(interpreter::ADDRESS.to_owned(), self.interpreter.clone())]),
             control: self.control,
             schedule: self.schedule,

@@ -33,7 +33,7 @@ pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<Key>> = Queue::new("binding", control.shutdown.clone());
     let begun = tokio::time::Instant::now();
     for gvk in [binding_kind(), cluster_binding_kind()] {
-        let (queue, kind) = (queue.clone(), gvk.clone());
+        let (queue, kind, lag) = (queue.clone(), gvk.clone(), control.binding_lag.clone());
         control.host.add_handler(
             &gvk,
             Arc::new(move |change: &Change| {
@@ -43,10 +43,8 @@ pub fn run_controller(control: &Arc<Control>) {
                     _ => true,
                 };
                 let key = (kind.clone(), binding.namespace().to_owned(), binding.name().to_owned());
-                match AT_START.checked_sub(begun.elapsed()) {
-                    Some(left) if moved => queue.add_after(key, left),
-                    None if moved => queue.add(key),
-                    _ => {}
+                if moved {
+                    queue.add_after(key, AT_START.saturating_sub(begun.elapsed()).max(lag.get()));
                 }
             }),
         );

@@ -3,3 +3,4 @@
 pub mod join;
 pub mod plan;
 pub mod run;
+pub mod taint_policy;

@@ -14,7 +14,7 @@ use crate::karmada::{
     events::About,
     interpreter::Operation,
     names,
-    object::{ObjectExt, ObjectKey, Shared},
+    object::{ObjectExt, ObjectKey},
     queue::{Failure, Next, Queue},
 };
 
@@ -56,18 +56,6 @@ pub fn run_controller(control: &Arc<Control>) {
             };
             if moved {
                 works.add((work.namespace().to_owned(), work.name().to_owned()));
-            }
-        }),
-    );
-    let (works, own) = (queue.clone(), control.clone());
-    control.host.add_handler(
-        &cluster_kind(),
-        Arc::new(move |change: &Change| {
-            let ready = |one: &Option<Shared>| one.as_ref().is_some_and(|one| is_ready(one));
-            if let (Some(cluster), true) = (&change.new, ready(&change.new) && !ready(&change.old)) {
-                for work in own.host.list_in(&work_kind(), &names::execution_namespace(cluster.name())) {
-                    works.add((work.namespace().to_owned(), work.name().to_owned()));
-                }
             }
         }),
     );
