@@ -1,11 +1,8 @@
 //! What all of Karmada's controllers share: the host, its members, the interpreter, events and the clock.
 
 use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -75,20 +72,21 @@ pub struct Settings {
     pub binding_lag: Lag,
 }
 
-/// A time in milliseconds that may change while Karmada runs.
+/// A time by which what is done for some names is late; it may change while Karmada runs.
 #[derive(Debug, Clone, Default)]
-pub struct Lag(Arc<AtomicU64>);
+pub struct Lag(Arc<Mutex<(Duration, BTreeSet<Named>)>>);
 
 impl Lag {
-    /// Sets the time.
-    pub fn set(&self, lag: Duration) {
-        self.0.store(u64::try_from(lag.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    /// Makes some names late, and no others.
+    pub fn set(&self, lag: Duration, late: BTreeSet<Named>) {
+        *lock_state(&self.0) = (lag, late);
     }
 
-    /// The time.
+    /// How late a name is.
     #[must_use]
-    pub fn get(&self) -> Duration {
-        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    pub fn of(&self, namespace: &str, name: &str) -> Duration {
+        let (lag, late) = &*lock_state(&self.0);
+        if late.contains(&(namespace.to_owned(), name.to_owned())) { *lag } else { Duration::ZERO }
     }
 }
 

@@ -236,21 +236,30 @@ impl Recording {
         self.document["duration_s"].as_f64().unwrap_or_default()
     }
 
-    /// Whether, from a time until the next action, the scheduler answered before the binding controller looked: a change
-    /// of a template and what it led to came in one write of a Work then. In Karmada either may be first.
-    pub fn scheduler_was_first(&self, t: f64) -> bool {
+    /// Bindings, by namespace and name, of which the scheduler, from a time until the next action, answered before the
+    /// binding controller looked: a change of a template and what it led to came in one write of a Work then. In
+    /// Karmada either may be first.
+    pub fn scheduler_was_first(&self, t: f64) -> BTreeSet<(String, String)> {
         let next = self.list("actions").iter().filter_map(|action| action["t"].as_f64()).find(|at| *at > t + BURST);
         let until = next.unwrap_or(f64::INFINITY);
-        let changes = |event: &Value, what: &dyn Fn(&str) -> bool| {
+        let states = self.state_before(until);
+        let mut late = BTreeSet::new();
+        for event in self.events().into_iter().filter(|event| (t..until).contains(&event["t"].as_f64().unwrap())) {
+            let object = event["object"].as_str().unwrap();
             let steps = event["diff"].as_array().into_iter().flatten();
-            steps.filter_map(|step| step["path"].as_str()).any(what)
-        };
-        let manifest = "/spec/workload/manifests/0/";
-        self.events().into_iter().filter(|event| (t..until).contains(&event["t"].as_f64().unwrap())).any(|event| {
-            event["object"].as_str().unwrap().starts_with("Work/")
-                && changes(event, &|path| path.ends_with("resourcetemplate.karmada.io~1generation"))
-                && changes(event, &|path| path == format!("{manifest}spec/replicas"))
-        })
+            let paths: BTreeSet<&str> = steps.filter_map(|step| step["path"].as_str()).collect();
+            let together = paths.contains("/spec/workload/manifests/0/spec/replicas")
+                && paths.iter().any(|path| path.ends_with("resourcetemplate.karmada.io~1generation"));
+            let subject = (event["at"].as_str().unwrap().to_owned(), object.to_owned());
+            if let (true, Some(Some(work))) = (together && object.starts_with("Work/"), states.get(&subject)) {
+                let marked = |name: &str| {
+                    let mark = &work["metadata"]["annotations"][format!("resourcebinding.karmada.io/{name}")];
+                    mark.as_str().unwrap_or_default().to_owned()
+                };
+                late.insert((marked("namespace"), marked("name")));
+            }
+        }
+        late
     }
 
     /// Seconds since anybody did anything before a time.

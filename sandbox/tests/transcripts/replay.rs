@@ -72,7 +72,7 @@ pub async fn replay(recording: &Recording, odd: &BTreeSet<String>) -> Vec<String
             operate(&mut stage, &interpreter, &action.object).await;
             continue;
         }
-        stage.binding_lag.set(if recording.scheduler_was_first(action.t) { LATE } else { Duration::ZERO });
+        stage.binding_lag.set(LATE, recording.scheduler_was_first(action.t));
         stage.steer_ids(if odd.contains(&action.object) { Tie::Descending } else { Tie::Ascending });
         let outcome = act(&mut stage, &action).await;
         let accepted = action.code < 400;

@@ -25,13 +25,9 @@ fn override_kind(cluster_wide: bool) -> Gvk {
     Gvk::new("policy.karmada.io/v1alpha1", if cluster_wide { "ClusterOverridePolicy" } else { "OverridePolicy" })
 }
 
-/// Bindings that are there at the start come behind what the detector does at its own start, which is ready sooner.
-const AT_START: Duration = Duration::from_millis(100);
-
 /// Starts to turn bindings into Works.
 pub fn run_controller(control: &Arc<Control>) {
     let queue: Arc<Queue<Key>> = Queue::new("binding", control.shutdown.clone());
-    let begun = tokio::time::Instant::now();
     for gvk in [binding_kind(), cluster_binding_kind()] {
         let (queue, kind, lag) = (queue.clone(), gvk.clone(), control.binding_lag.clone());
         control.host.add_handler(
@@ -44,7 +40,7 @@ pub fn run_controller(control: &Arc<Control>) {
                 };
                 let key = (kind.clone(), binding.namespace().to_owned(), binding.name().to_owned());
                 if moved {
-                    queue.add_after(key, AT_START.saturating_sub(begun.elapsed()).max(lag.get()));
+                    queue.add_after(key, lag.of(binding.namespace(), binding.name()));
                 }
             }),
         );

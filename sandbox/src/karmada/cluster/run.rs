@@ -95,30 +95,12 @@ pub fn run_controllers(control: &Arc<Control>, access: Access, pace: Pace) {
     });
     control.host.add_handler(&cluster_kind(), by_name);
     let queue = members.clusters.clone();
-    let by_namespace: Handler = Arc::new(move |change: &Change| {
-        let gone = change.old.as_ref().filter(|_| change.new.is_none());
-        if let Some(cluster) = gone.and_then(|namespace| names::cluster_of(namespace.name())) {
-            queue.add(cluster.to_owned());
-        }
-    });
-    control.host.add_handler(&namespace_kind(), by_namespace);
-    let queue = members.clusters.clone();
     let by_secret: Handler = Arc::new(move |change: &Change| {
         if let Some(secret) = change.latest().filter(|secret| secret.namespace() == names::CLUSTER_NAMESPACE) {
             queue.add(secret.name().to_owned());
         }
     });
     control.host.add_handler(&Gvk::new("v1", "Secret"), by_secret);
-    for gvk in [binding_kind(), cluster_binding_kind()] {
-        let (queue, own) = (members.clusters.clone(), control.clone());
-        // A leaving cluster waits for bindings to leave it.
-        let left: Handler = Arc::new(move |_: &Change| {
-            for cluster in own.host.list(&cluster_kind()).iter().filter(|cluster| cluster.is_deleting()) {
-                queue.add(cluster.name().to_owned());
-            }
-        });
-        control.host.add_handler(&gvk, left);
-    }
     let own = members.clone();
     members.clusters.run(2, move |name| {
         let own = own.clone();
@@ -179,7 +161,8 @@ impl Members {
                     message,
                 );
             }
-            return Ok(Next::Done);
+            // `CleanupCheckInterval`: nothing else brings it here again.
+            return Ok(Next::After(self.pace.every));
         }
         let held = [binding_kind(), cluster_binding_kind()].iter().any(|gvk| {
             control
@@ -188,9 +171,10 @@ impl Members {
                 .iter()
                 .any(|binding| binding.items("/spec/clusters").iter().any(|one| one.text("/name") == name))
         });
-        if !held {
-            control.writer.modify(cluster, "", |cluster| cluster.remove_finalizer(names::CLUSTER_FINALIZER)).await?;
+        if held {
+            return Ok(Next::After(self.pace.every));
         }
+        control.writer.modify(cluster, "", |cluster| cluster.remove_finalizer(names::CLUSTER_FINALIZER)).await?;
         Ok(Next::Done)
     }
 
