@@ -174,21 +174,22 @@ fn establish_definition(server: &ApiServer, stored: &Arc<Object>) {
     if crd == *old {
         return;
     }
-    if let Some(resource) = server.registry().get("apiextensions.k8s.io", "v1", "customresourcedefinitions") {
-        let writer = Writer {
-            manager: "kube-apiserver",
-            subresource: "status",
-            api_version: "apiextensions.k8s.io/v1",
-            now: &now,
-        };
-        crate::fields::track_update(Some(old), &mut crd, &writer, &resource.schema);
-    }
+    own_status(server, old, &mut crd, &now);
     let key = Key::new("", meta::object_name(old));
     // Whoever changed it meanwhile comes by here as well.
     let group = text_at(old, "/spec/group").to_owned();
     let _ = server.store().commit(STORAGE, &key, Expect::Revision(stored.revision), Change::Put(crd, stored.form));
     if renamed {
         settle_others(server, &group);
+    }
+}
+
+/// What the controllers of definitions wrote into a status is theirs.
+fn own_status(server: &ApiServer, old: &Value, crd: &mut Value, now: &str) {
+    let (api_version, subresource) = ("apiextensions.k8s.io/v1", "status");
+    let writer = Writer { manager: "kube-apiserver", subresource, api_version, now };
+    if let Some(resource) = server.registry().get("apiextensions.k8s.io", "v1", "customresourcedefinitions") {
+        crate::fields::track_update(Some(old), crd, &writer, &resource.schema);
     }
 }
 
@@ -432,10 +433,12 @@ fn clean_up(server: &ApiServer, stored: &Arc<Object>) {
     }
     if left {
         let mut value = crd.clone();
+        let now = write_seconds(server.now());
         let (reason, message) = ("InstanceDeletionInProgress", "CustomResource deletion is in progress");
-        set_condition(&mut value, "Terminating", "True", reason, message, &write_seconds(server.now()));
+        set_condition(&mut value, "Terminating", "True", reason, message, &now);
         let key = Key::new("", meta::object_name(crd));
         if value != *crd {
+            own_status(server, crd, &mut value, &now);
             let change = Change::Put(value, stored.form);
             let _ = server.store().commit(STORAGE, &key, Expect::Revision(stored.revision), change);
         }
@@ -445,6 +448,9 @@ fn clean_up(server: &ApiServer, stored: &Arc<Object>) {
     let finalizers: Vec<String> =
         meta::finalizers_of(crd).into_iter().filter(|f| *f != CLEANUP).map(Into::into).collect();
     meta::set_finalizers(&mut value, &finalizers);
+    let now = write_seconds(server.now());
+    set_condition(&mut value, "Terminating", "False", "InstanceDeletionCompleted", "removed all instances", &now);
+    own_status(server, crd, &mut value, &now);
     let key = Key::new("", meta::object_name(crd));
     let change = if finalizers.is_empty() { Change::Remove } else { Change::Put(value, stored.form) };
     let done = server.store().commit(STORAGE, &key, Expect::Revision(stored.revision), change);

@@ -51,8 +51,9 @@ pub fn is_complete(resource: &Resource, new: &Value, old: &Value) -> bool {
         let left = new.pointer("/spec/finalizers").and_then(Value::as_array);
         return left.is_none_or(Vec::is_empty);
     }
+    // The deletion of a definition has no grace period.
     let grace = old.get("metadata").and_then(|m| m.get("deletionGracePeriodSeconds")).and_then(Value::as_i64);
-    grace == Some(0)
+    grace.is_none_or(|grace| grace == 0)
 }
 
 fn read_options(call: &Call) -> Result<DeleteOptions, Status> {

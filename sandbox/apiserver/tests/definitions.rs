@@ -240,3 +240,30 @@ async fn a_rule_of_any_type_is_no_rule() {
     let told = status["message"].as_str().unwrap();
     assert_eq!((code, told.ends_with("cel expression must evaluate to a bool")), (422, true), "{told}");
 }
+
+/// The deletion has no grace period, and a finalizer of someone else outlives the cleanup.
+#[tokio::test]
+async fn a_deleted_definition_waits_for_finalizers_of_others() {
+    let router = ApiServer::new(Options::default()).router();
+    let mut made = definition("firsts", "Thing", &[], "true");
+    made["metadata"]["finalizers"] = json!(["x.io/f"]);
+    assert_eq!(send(&router, "POST", DEFINITIONS, made).await.0, 201);
+    let path = format!("{DEFINITIONS}/firsts.names.test");
+    assert_eq!(send(&router, "DELETE", &path, Value::Null).await.0, 200);
+    let found = send(&router, "GET", &path, Value::Null).await.1;
+    assert_eq!(found["metadata"]["finalizers"], json!(["x.io/f"]));
+    let conditions = found["status"]["conditions"].as_array().unwrap();
+    let ending = conditions.iter().find(|condition| condition["type"] == "Terminating").unwrap();
+    assert_eq!((&ending["status"], &ending["reason"]), (&json!("False"), &json!("InstanceDeletionCompleted")));
+    assert_eq!(send(&router, "PATCH", &path, json!({"metadata": {"finalizers": null}})).await.0, 200);
+    assert_eq!(send(&router, "GET", &path, Value::Null).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_replacement_needs_a_name() {
+    let router = ApiServer::new(Options::default()).router();
+    assert_eq!(send(&router, "POST", DEFINITIONS, definition("firsts", "Thing", &[], "true")).await.0, 201);
+    let things = "/apis/names.test/v1/namespaces/default/firsts";
+    let (code, status) = send(&router, "PUT", things, json!({})).await;
+    assert_eq!((code, status["message"].as_str()), (400, Some("name must be provided")));
+}

@@ -102,11 +102,11 @@ pub async fn update_object(call: &mut Call) -> Result<Reply, Status> {
 
 pub async fn update_part(call: &mut Call, part: Part) -> Result<Reply, Status> {
     let options = WriteOptions::parse(&call.query, "UpdateOptions", false)?;
-    let mut decoded = decode_body(call)?;
-    enforce_strict(call, &options, &decoded)?;
     if call.info.name.is_empty() {
         return Err(Status::bad_request("name must be provided"));
     }
+    let mut decoded = decode_body(call)?;
+    enforce_strict(call, &options, &decoded)?;
     settle_namespace(call, &mut decoded.value)?;
     check_name(call, &decoded.value)?;
     edit_object(call, &options, part, Edit::Put(decoded)).await
