@@ -12,9 +12,11 @@ use crate::error::{Status, go_quote};
 use crate::syntax::{find_syntax_error, repair_unicode};
 
 mod repeats;
+mod yaml_value;
 
 use repeats::first_document;
 pub use repeats::{find_repeats, split_repeats};
+use yaml_value::Yaml;
 
 /// The body's media type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,7 +166,7 @@ pub fn parse_yaml(bytes: &[u8]) -> Result<Value, String> {
         return Err("error converting YAML to JSON: yaml: found character that cannot start any token".to_owned());
     }
     let options = serde_saphyr::options! { duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins };
-    serde_saphyr::from_str_with_options(text, options).map_err(|e| {
+    serde_saphyr::from_str_with_options(text, options).map(|Yaml(value)| value).map_err(|e| {
         let text = go_yaml(e.to_string().lines().next().unwrap_or_default(), text);
         format!("error converting YAML to JSON: yaml: {text}")
     })
@@ -394,6 +396,10 @@ mod tests {
     #[test]
     fn yaml_reads_y_as_a_boolean() {
         assert_eq!(parse_yaml(b"name: y\nsize: 3\n").unwrap(), json!({"name": true, "size": 3}));
+        assert_eq!(
+            parse_yaml(b"y: 1\noff: 2\n'n': 3\n5: 6\n").unwrap(),
+            json!({"true": 1, "false": 2, "n": 3, "5": 6})
+        );
     }
 
     /// `encoding/json` decodes into what is there.
