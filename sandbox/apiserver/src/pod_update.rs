@@ -28,6 +28,10 @@ pub fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
     let seconds = |spec: &Value, member: &str| spec.get(member).and_then(Value::as_i64);
     let deadline = "activeDeadlineSeconds";
     match (seconds(new, deadline), seconds(old, deadline)) {
+        (Some(now), _) if !(0..=i64::from(i32::MAX)).contains(&now) => {
+            let why = "must be between 0 and 2147483647, inclusive";
+            return vec![FieldError::invalid(format!("spec.{deadline}"), &now.into(), why)];
+        }
         (Some(now), Some(before)) if now > before => {
             let why = "must be less than or equal to previous value";
             return vec![FieldError::invalid(format!("spec.{deadline}"), &now.into(), why)];
@@ -111,6 +115,8 @@ mod tests {
         assert_eq!(field(pod(2, 5, 30)), ["spec.containers"]);
         assert_eq!(field(pod(1, 10, 30)), ["spec.activeDeadlineSeconds"]);
         assert_eq!(field(pod(1, 5, 1)), ["spec"]);
+        let negative = &immutable_spec(&pod(1, -1, 30), &pod(1, 5, 30))[0].message;
+        assert_eq!(negative, "Invalid value: -1: must be between 0 and 2147483647, inclusive");
         let shown = &immutable_spec(&pod(1, 5, 31), &pod(1, 5, 30))[0].message;
         let diff = "- \"TerminationGracePeriodSeconds\": 30,\n+ \"TerminationGracePeriodSeconds\": 31,\n";
         assert!(shown.contains(diff), "{shown}");

@@ -67,6 +67,7 @@ fn merge_map(mut original: Object, mut patch: Object, node: &Node) -> Result<Obj
         };
         let member = node.member(&key);
         let merged = match (current, value) {
+            (Value::Object(_), value @ Value::Object(_)) if member.is_some_and(|member| member.patch.replace) => value,
             (Value::Object(current), Value::Object(value)) => {
                 Value::Object(merge_map(current, value, member.unwrap_or(node_of_anything()))?)
             }

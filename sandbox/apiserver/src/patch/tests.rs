@@ -22,6 +22,15 @@ fn json_patch_is_lenient_where_the_library_is() {
 }
 
 #[test]
+fn a_map_whose_strategy_is_to_replace_is_taken_as_it_is() {
+    let schema = crate::schema::TypeSchema::builtin("policy", "v1", "PodDisruptionBudget");
+    let budget = json!({"spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}});
+    let patch = json!({"spec": {"selector": {"matchLabels": {"c": "d"}}}});
+    let patched = strategic_merge(&budget, &patch, &schema).unwrap();
+    assert_eq!(patched["spec"], json!({"minAvailable": 1, "selector": {"matchLabels": {"c": "d"}}}));
+}
+
+#[test]
 fn json_patch_refuses_what_is_not_there() {
     let target = json!({"a": {"b": 1}, "l": [1, 2]});
     for operation in [

@@ -95,7 +95,8 @@ fn parse_link(shape: &'static str, presence: &str, extras: impl Iterator<Item = 
             Some(("patch", how)) => {
                 let (strategies, key) = how.split_once(':').map_or((how, None), |(s, key)| (s, Some(key.to_owned())));
                 let has = |wanted| strategies.split(',').any(|strategy| strategy == wanted);
-                node.patch = PatchStrategy { merge: has("merge"), retain_keys: has("retainKeys"), key };
+                node.patch =
+                    PatchStrategy { merge: has("merge"), replace: has("replace"), retain_keys: has("retainKeys"), key };
             }
             Some(("default", text)) => node.default = serde_json::from_str(text).ok(),
             Some(("go", name)) => node.go_type = Some(name),

@@ -337,7 +337,8 @@ impl Checker<'_> {
                         link.node()
                     }
                     Additional::Allowed(false) => {
-                        let message = format!("Invalid value: \"\": {path}.{key} in body is a forbidden property");
+                        let shown = gotext::quote_string(key);
+                        let message = format!("Invalid value: {shown}: {path}.{key} in body is a forbidden property");
                         outcome.add(self.error(CauseReason::Invalid, path, message));
                         continue;
                     }

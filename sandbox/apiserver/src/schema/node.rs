@@ -117,6 +117,8 @@ impl From<Node> for Link {
 pub struct PatchStrategy {
     /// Lists are merged, by `key` or as sets of scalars.
     pub merge: bool,
+    /// A map is taken as the patch has it.
+    pub replace: bool,
     /// The patch may name the fields to keep with `$retainKeys`.
     pub retain_keys: bool,
     pub key: Option<String>,
