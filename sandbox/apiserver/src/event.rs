@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use crate::meta;
-use crate::schema::FieldError;
+use crate::schema::{CauseReason, FieldError};
 
 /// Member names in core/v1 and in events.k8s.io/v1, where they differ.
 const RENAMED: [(&str, &str); 7] = [
@@ -138,11 +138,17 @@ fn new_style_errors(event: &Value) -> Vec<FieldError> {
             errors.push(FieldError::invalid_text(shown, "", "needs to be unset"));
         }
     }
+    errors.extend(series_errors(event));
+    errors
+}
+
+fn series_errors(event: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
     if let Some(series) = event.get("series").filter(|series| series.is_object()) {
         if series.get("count").and_then(Value::as_i64).unwrap_or(0) < 2 {
             errors.push(FieldError::invalid_text("series.count", "", "should be at least 2"));
         }
-        if !set("/series/lastObservedTime") {
+        if series.get("lastObservedTime").and_then(Value::as_str).is_none_or(str::is_empty) {
             errors.push(FieldError::required("series.lastObservedTime", ""));
         }
     }
@@ -153,21 +159,26 @@ fn new_style_errors(event: &Value) -> Vec<FieldError> {
 /// names.
 pub fn validate_event(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if !event.get("eventTime").is_some_and(Value::is_string) {
-        if old.is_none() {
-            errors.push(FieldError::required("eventTime", ""));
-            // The old rules come first; they know the object by its old name.
-            let core = convert_event(event.clone(), "v1");
-            errors.extend(core_errors(&core, None));
-            let kind = text_of(event, "type");
-            if !matches!(kind, "Normal" | "Warning") {
-                errors.push(FieldError::invalid_text("type", "", &format!("has invalid value: {kind}")));
-            }
+    if let Some(old) = old {
+        let time = event.get("eventTime").is_some_and(Value::is_string);
+        let namespace = event.pointer("/regarding/namespace").and_then(Value::as_str).unwrap_or_default();
+        errors.extend(homeless_error(namespace, meta::metadata_text(event, "namespace")).filter(|_| time));
+        if event.get("series") != old.get("series") {
+            errors.extend(series_errors(event));
         }
+        errors.extend(immutable_errors(event, old));
         return errors;
     }
-    if let Some(old) = old {
-        return immutable_errors(event, old);
+    if !event.get("eventTime").is_some_and(Value::is_string) {
+        errors.push(FieldError::required("eventTime", ""));
+        // The old rules come first; they know the object by its old name.
+        let core = convert_event(event.clone(), "v1");
+        errors.extend(core_errors(&core, None));
+        let kind = text_of(event, "type");
+        if !matches!(kind, "Normal" | "Warning") {
+            errors.push(FieldError::invalid_text("type", "", &format!("has invalid value: {kind}")));
+        }
+        return errors;
     }
     let namespace = event.pointer("/regarding/namespace").and_then(Value::as_str).unwrap_or_default();
     errors.extend(homeless_error(namespace, meta::metadata_text(event, "namespace")));
@@ -199,8 +210,46 @@ pub fn validate_event(event: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
+/// The fields of an owner who wrote through the other group cannot be shown in this one: the entries go with the next
+/// write (`merge.Updater` drops what it cannot convert).
+pub fn drop_foreign_owners(event: &mut Value, api_version: &str) {
+    let Some(metadata) = event.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    let Some(entries) = metadata.get_mut("managedFields").and_then(Value::as_array_mut) else { return };
+    entries.retain(|entry| entry["apiVersion"] == api_version);
+    if entries.is_empty() {
+        metadata.remove("managedFields");
+    }
+}
+
+/// A value as Go prints the internal type.
+fn internal_value(member: &str, value: Option<&Value>) -> String {
+    let text = |name: &str| {
+        let text = value.and_then(|value| value.get(name)).and_then(Value::as_str).unwrap_or_default();
+        crate::error::go_quote(text)
+    };
+    match member {
+        "regarding" | "related" if value.is_some_and(Value::is_object) || member == "regarding" => format!(
+            "{{\"Kind\":{},\"Namespace\":{},\"Name\":{},\"UID\":{},\"APIVersion\":{},\"ResourceVersion\":{},\
+             \"FieldPath\":{}}}",
+            text("kind"),
+            text("namespace"),
+            text("name"),
+            text("uid"),
+            text("apiVersion"),
+            text("resourceVersion"),
+            text("fieldPath")
+        ),
+        "deprecatedSource" => format!("{{\"Component\":{},\"Host\":{}}}", text("component"), text("host")),
+        "deprecatedCount" => value.and_then(Value::as_i64).unwrap_or(0).to_string(),
+        "related" | "eventTime" | "deprecatedFirstTimestamp" | "deprecatedLastTimestamp" => {
+            value.map_or_else(|| "null".to_owned(), Value::to_string)
+        }
+        _ => value.map_or_else(|| "\"\"".to_owned(), Value::to_string),
+    }
+}
+
 /// What an update may not change, with how many times the real server says so.
-fn immutable_errors(event: &Value, old: &Value) -> Vec<FieldError> {
+fn immutable_errors<'a>(event: &'a Value, old: &'a Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let fields = [
         ("regarding", "involvedObject", 1),
@@ -218,11 +267,12 @@ fn immutable_errors(event: &Value, old: &Value) -> Vec<FieldError> {
         ("reportingInstance", "reportingInstance", 1),
     ];
     for (member, shown, times) in fields {
-        let (before, after) = (old.get(member), event.get(member));
+        let filled = |event: &'a Value| event.get(member).filter(|value| !value.is_null());
+        let (before, after) = (filled(old), filled(event));
         if before != after {
-            let value = after.cloned().unwrap_or_else(|| "".into());
+            let message = format!("Invalid value: {}: field is immutable", internal_value(member, after));
             for _ in 0..times {
-                errors.push(FieldError::invalid(shown, &value, "field is immutable"));
+                errors.push(FieldError::new(CauseReason::Invalid, shown, message.clone()));
             }
         }
     }
@@ -256,6 +306,42 @@ mod tests {
             told(json!({"series": {"count": 1}})),
             ["series.count: Invalid value: \"\": should be at least 2", "series.lastObservedTime: Required value"]
         );
+    }
+
+    #[test]
+    fn an_update_shows_what_it_may_not_change_as_go_prints_it() {
+        let old = json!({"metadata": {"namespace": "n"}, "eventTime": "2020-01-01T00:00:00.000000Z",
+            "regarding": {"kind": "Pod", "namespace": "n"}, "deprecatedCount": 5});
+        let told = |members: Value| {
+            let event = crate::patch::merge_patch(&old, &members).unwrap();
+            let errors = validate_event(&event, Some(&old));
+            errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect::<Vec<_>>()
+        };
+        assert!(told(json!({})).is_empty());
+        assert_eq!(told(json!({"deprecatedCount": null})), ["count: Invalid value: 0: field is immutable"]);
+        assert_eq!(told(json!({"eventTime": null})), ["eventTime: Invalid value: null: field is immutable"]);
+        let shown = "{\"Kind\":\"\",\"Namespace\":\"\",\"Name\":\"q\",\"UID\":\"\",\"APIVersion\":\"\",\
+                     \"ResourceVersion\":\"\",\"FieldPath\":\"\"}";
+        let why = format!("related: Invalid value: {shown}: field is immutable");
+        assert_eq!(told(json!({"related": {"name": "q"}})), [why]);
+        let series =
+            ["series.count: Invalid value: \"\": should be at least 2", "series.lastObservedTime: Required value"];
+        assert_eq!(told(json!({"series": {"count": 0}})), series);
+        let homeless = told(json!({"regarding": {"namespace": null}}));
+        assert_eq!(homeless[0], "involvedObject.namespace: Invalid value: \"\": does not match event.namespace");
+    }
+
+    #[test]
+    fn a_write_through_one_group_ends_the_ownership_of_the_other() {
+        let owners = |versions: &[&str]| {
+            let entries: Vec<Value> = versions.iter().map(|version| json!({"apiVersion": version})).collect();
+            json!({"metadata": {"managedFields": entries}})
+        };
+        let mut event = owners(&["v1", "events.k8s.io/v1"]);
+        drop_foreign_owners(&mut event, "v1");
+        assert_eq!(event, owners(&["v1"]));
+        drop_foreign_owners(&mut event, "events.k8s.io/v1");
+        assert_eq!(event, json!({"metadata": {}}));
     }
 
     #[test]

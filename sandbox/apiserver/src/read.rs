@@ -85,10 +85,9 @@ pub fn collect_objects(call: &Call, options: &ListOptions) -> Result<Listed, Sta
     let kind = &call.resource.storage;
     let asked = match options.resource_version.as_str() {
         "" => None,
-        text => Some(
-            text.parse::<u64>()
-                .map_err(|_| Status::bad_request(format!("resourceVersion: {}", not_a_version(text))))?,
-        ),
+        text => Some(text.parse::<u64>().map_err(|_| {
+            Status::bad_request(format!("invalid resource version: resourceVersion: {}", not_a_version(text)))
+        })?),
     };
     let mut start_after = None;
     let store = call.server.store();

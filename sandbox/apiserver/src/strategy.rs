@@ -166,9 +166,6 @@ pub fn restore_parts(resource: &Resource, part: Part, object: &mut Value, old: &
             if resource.rules.separate_status {
                 copy_member(object, old, "status");
             }
-            if is_kind(resource, "", "namespaces") {
-                copy_member(object, old, "spec");
-            }
         }
         Part::Status => restore_for_status(resource, object, old),
         Part::Named("finalize") => {
@@ -176,6 +173,13 @@ pub fn restore_parts(resource: &Resource, part: Part, object: &mut Value, old: &
         }
         Part::Named("resize") => crate::pod_update::keep_for_resize(object, old),
         Part::Named(_) | Part::Scale => {}
+    }
+}
+
+/// The finalizers of a namespace stay as they are, though whoever sends others owns them.
+pub fn restore_owned(resource: &Resource, part: Part, object: &mut Value, old: &Value) {
+    if part == Part::Whole && is_kind(resource, "", "namespaces") {
+        copy_member(object, old, "spec");
     }
 }
 

@@ -76,3 +76,52 @@ async fn a_namespace_waits_for_finalizers_with_a_domain() {
     let (code, status) = send(&router, "POST", "/api/v1/namespaces", namespace).await;
     assert_eq!((code, status["details"]["causes"][0]["field"].as_str()), (422, Some("spec.finalizers")));
 }
+
+#[tokio::test]
+async fn no_entries_end_the_tracking_of_a_built_in_object() {
+    let router = start();
+    assert_eq!(send(&router, "POST", MAPS, map(json!({"name": "m", "labels": {"a": "b"}}))).await.0, 201);
+    let path = format!("{MAPS}/m");
+    let (_, kept) = send(&router, "PATCH", &path, json!({"metadata": {"managedFields": null}})).await;
+    assert!(kept["metadata"]["managedFields"].is_array());
+    let (code, reset) = send(&router, "PATCH", &path, json!({"metadata": {"managedFields": []}})).await;
+    assert_eq!((code, reset["metadata"].get("managedFields")), (200, None));
+}
+
+#[tokio::test]
+async fn who_sends_finalizers_of_a_namespace_owns_them() {
+    let router = start();
+    let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "labels": {"a": "b"}}});
+    assert_eq!(send(&router, "POST", "/api/v1/namespaces", made).await.0, 201);
+    let path = "/api/v1/namespaces/n";
+    let (code, namespace) = send(&router, "PATCH", path, json!({"spec": {"finalizers": ["a.b/c"]}})).await;
+    assert_eq!((code, &namespace["spec"]), (200, &json!({"finalizers": ["kubernetes"]})));
+    let entries = namespace["metadata"]["managedFields"].as_array().unwrap();
+    assert!(entries.iter().any(|entry| entry["fieldsV1"]["f:spec"] == json!({"f:finalizers": {}})));
+}
+
+#[tokio::test]
+async fn a_list_at_no_version_says_so() {
+    let (code, status) = send(&start(), "GET", &format!("{MAPS}?resourceVersion=abc"), Value::Null).await;
+    let why = "invalid resource version: resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": \
+               invalid syntax";
+    assert_eq!((code, status["message"].as_str()), (400, Some(why)));
+}
+
+#[tokio::test]
+async fn nobody_owns_the_replicas_of_a_scale_of_none() {
+    let router = start();
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    let pod = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let body = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": pod}});
+    assert_eq!(send(&router, "POST", path, body).await.0, 201);
+    let scale = format!("{path}/d/scale");
+    for (replicas, owned) in [(3, true), (0, false), (1, false)] {
+        assert_eq!(send(&router, "PATCH", &scale, json!({"spec": {"replicas": replicas}})).await.0, 200);
+        let (_, found) = send(&router, "GET", &format!("{path}/d"), Value::Null).await;
+        let entries = found["metadata"]["managedFields"].as_array().unwrap();
+        let owns = entries.iter().any(|entry| entry["fieldsV1"]["f:spec"].get("f:replicas").is_some());
+        assert_eq!((&found["spec"]["replicas"], owns), (&json!(replicas), owned));
+    }
+}

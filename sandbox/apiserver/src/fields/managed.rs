@@ -17,6 +17,18 @@ pub struct Manager {
 }
 
 impl Manager {
+    /// What conflicts are sorted by (`BuildManagerIdentifier`).
+    pub fn identifier(&self) -> String {
+        let operation = if self.applies { "Apply" } else { "Update" };
+        let mut text = format!("{{\"manager\":{:?},\"operation\":{operation:?}", self.name);
+        for (key, value) in [("apiVersion", &self.version), ("subresource", &self.subresource)] {
+            if !value.is_empty() {
+                text = format!("{text},\"{key}\":{value:?}");
+            }
+        }
+        text + "}"
+    }
+
     /// As a conflict names it.
     pub fn text(&self) -> String {
         let mut text = format!("{:?}", self.name);
@@ -84,6 +96,24 @@ pub fn write_managed(object: &mut Value, managed: &Managed) {
     });
     let list: Vec<Value> = entries.into_iter().map(|(manager, owned)| encode_entry(manager, owned)).collect();
     metadata.insert("managedFields".to_owned(), Value::Array(list));
+}
+
+/// Nobody owns the field at the path of a scale any more.
+pub fn disown(object: &mut Value, path: &str) {
+    fn remove(set: &mut Value, path: &[&str]) {
+        let (Some(map), Some((first, rest))) = (set.as_object_mut(), path.split_first()) else { return };
+        let key = format!("f:{first}");
+        let Some(inner) = map.get_mut(&key) else { return };
+        let leaf = inner.as_object().is_some_and(Map::is_empty);
+        remove(inner, rest);
+        if rest.is_empty() || (!leaf && inner.as_object().is_some_and(Map::is_empty)) {
+            map.remove(&key);
+        }
+    }
+    let path: Vec<&str> = path.trim_start_matches('.').split('.').collect();
+    let Some(entries) = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut) else { return };
+    entries.iter_mut().for_each(|entry| remove(&mut entry["fieldsV1"], &path));
+    entries.retain(|entry| entry["fieldsV1"].as_object().is_none_or(|set| !set.is_empty()));
 }
 
 fn encode_entry(manager: &Manager, owned: &Owned) -> Value {

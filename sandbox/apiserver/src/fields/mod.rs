@@ -12,6 +12,7 @@ mod typed;
 use serde_json::Value;
 
 use self::compare::compare_objects;
+pub use self::managed::disown;
 use self::managed::{Managed, Manager, Owned};
 use self::set::{Set, path_text};
 use self::typed::Type;
@@ -298,14 +299,15 @@ fn settle(old: &Value, new: &Value, managed: &mut Managed, me: &Manager, ty: Typ
 fn take(comparison: &compare::Comparison, managed: &mut Managed, me: &Manager) -> Vec<Conflict> {
     let changed = comparison.modified.union(&comparison.added);
     let mut conflicts = Vec::new();
-    for (manager, owned) in managed.iter_mut().filter(|(manager, _)| *manager != me) {
+    let mut others: Vec<_> = managed.iter_mut().filter(|(manager, _)| *manager != me).collect();
+    others.sort_by_cached_key(|(manager, _)| manager.identifier());
+    for (manager, owned) in others {
         let lost = owned.set.intersection(&changed);
         let message = format!("conflict with {}", manager.text());
         conflicts.extend(lost.paths().iter().map(|path| Conflict { message: message.clone(), field: path_text(path) }));
         owned.set = owned.set.difference(&lost).difference(&comparison.removed);
     }
     managed.retain(|manager, owned| manager == me || !owned.set.is_empty());
-    conflicts.sort_by(|a, b| a.message.cmp(&b.message));
     conflicts
 }
 

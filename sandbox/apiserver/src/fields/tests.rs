@@ -277,3 +277,14 @@ proptest! {
         prop_assert_eq!(Set::decode(&set.encode()), Some(set));
     }
 }
+
+#[test]
+fn conflicts_come_in_the_order_of_the_owners_entries() {
+    let managers = |subresource: &str| super::managed::Manager {
+        name: "m".to_owned(),
+        applies: false,
+        version: "v1".to_owned(),
+        subresource: subresource.to_owned(),
+    };
+    assert!(managers("scale").identifier() < managers("").identifier());
+}

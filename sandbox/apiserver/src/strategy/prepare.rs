@@ -40,7 +40,6 @@ pub fn prepare_create(
         ("", "nodes") => {
             taint_new_node(object);
             complete_status(resource, object);
-            crate::node_rules::follow_network(object, None);
         }
         ("batch", "jobs") => prepare_job(object),
         ("apps", "daemonsets") => note_template(object, None),

@@ -191,10 +191,19 @@ pub async fn serve_scale(call: &mut Call) -> Result<Reply, Status> {
     let rewrite = |call: &mut Call, live: &Value| -> Result<Value, Status> {
         let before = scale_of(&call.resource, &paths, live);
         let after = change.applied(&bytes, &before)?;
-        if applies { own_replicas(call, &options, &paths, live, &after) } else { set_scale(call, &paths, live, &after) }
+        if applies {
+            return own_replicas(call, &options, &paths, live, &after);
+        }
+        let mut object = set_scale(call, &paths, live, &after)?;
+        if replicas_of(&after) == 0 {
+            // A scale of none has no number in it, and so nobody owns the replicas any more.
+            crate::fields::disown(&mut object, &paths.spec_replicas);
+        }
+        Ok(object)
     };
     // Where nobody owns the replicas nobody is tracked (`skipNonAppliedManager` over the entries of the scale).
-    let untracked = applies || scale_fields(&paths, &live_value).is_none();
+    let none = change.applied(&bytes, &before).is_ok_and(|scale| replicas_of(&scale) == 0);
+    let untracked = applies || none || scale_fields(&paths, &live_value).is_none();
     let reply = write::modify_object(call, &options, Part::Scale, &name, untracked, &rewrite).await?;
     match reply {
         Reply::Object { code, payload } => {

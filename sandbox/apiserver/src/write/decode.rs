@@ -202,9 +202,21 @@ fn is_kept(api_version: &str, kind: &str) -> bool {
 
 /// What Go's decoder would make of the object: metadata in shape, unknown members gone, defaults filled in.
 pub(super) fn tidy_decoded(resource: &Resource, value: &mut Value) -> Result<Vec<String>, String> {
+    reset_by_nothing(resource, value);
     let unknown = shape_decoded(resource, value)?;
     resource.schema.default(value);
     Ok(unknown)
+}
+
+/// An empty list of entries ends the tracking of a built-in kind as one empty entry does (`isResetManagedFields`); the
+/// decoder of custom objects drops it.
+fn reset_by_nothing(resource: &Resource, object: &mut Value) {
+    if let Some(entries) = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut)
+        && entries.is_empty()
+        && !resource.is_custom()
+    {
+        entries.push(serde_json::json!({}));
+    }
 }
 
 /// As `tidy_decoded`, for what a webhook made of an object (`mutating/dispatcher.go`). A built-in kind knows what it is

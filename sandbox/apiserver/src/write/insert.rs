@@ -20,6 +20,10 @@ pub(super) async fn insert_object(
     let trackable = applied || crate::fields::trackable(&object, &resource.schema);
     strategy::before_create(&resource, &mut object);
     strategy::complete_decoded(&resource, &mut object);
+    if resource.storage == "nodes" {
+        // The conversion does this, so the list is the writer's.
+        crate::node_rules::follow_network(&mut object, None);
+    }
     let manager = call.manager(options.field_manager.as_deref());
     let now = write_seconds(call.server.now());
     let api_version = resource.api_version();

@@ -76,6 +76,10 @@ pub(super) async fn replace_object(
     } else if !applied && part != Part::Named("binding") {
         crate::fields::track_update(Some(old), &mut object, &writer, &resource.schema);
     }
+    if resource.plural == "events" {
+        crate::event::drop_foreign_owners(&mut object, &api_version);
+    }
+    strategy::restore_owned(&resource, part, &mut object, old);
     let namespace = call.namespace().to_owned();
     let user = call.user.clone();
     let admitted = admitted_options(&options.value, "UpdateOptions");
@@ -108,6 +112,7 @@ pub(super) async fn replace_object(
         meta::keep_server_members(&mut object, old, resource.namespaced);
         settle_namespace(call, &mut object)?;
         strategy::restore_parts(&resource, part, &mut object, old);
+        strategy::restore_owned(&resource, part, &mut object, old);
     }
     // What leaves out members that the server keeps differs in them when rights are looked at.
     let kept = Some(old)

@@ -24,7 +24,9 @@ pub fn print_event(o: &Value, now: Timestamp) -> Vec<Value> {
     let times = first_of(&["series.count", "count", "deprecatedCount"]).and_then(|c| c.as_i64()).unwrap_or(1);
     let target = [text_at(o, &format!("{regarding}.kind")).to_lowercase(), text_at(o, &format!("{regarding}.name"))];
     let target = target.iter().filter(|t| !t.is_empty()).cloned().collect::<Vec<_>>().join("/");
-    let source = match (text_at(o, "source.component"), text_at(o, "source.host")) {
+    let from =
+        |part: &str| [text_at(o, &format!("source.{part}")), text_at(o, &format!("deprecatedSource.{part}"))].concat();
+    let source = match (from("component"), from("host")) {
         (component, _) if component.is_empty() => {
             let instance = [text_at(o, "reportingComponent"), text_at(o, "reportingController")].concat();
             let host = text_at(o, "reportingInstance");
