@@ -278,6 +278,7 @@ fn render_object(call: &Call, code: u16, payload: &Payload) -> Result<Response, 
             let value = watch::partial_metadata(payload.value(), version);
             Ok(document_response(code, call.output.encoding, encode_json(&value), &value))
         }
+        Transform::PartialList(_) if call.resource.is_custom() => Err(Status::unknown("content is not a list")),
         Transform::PartialList(_) => {
             let found = go_type(call, false);
             let why =
@@ -288,8 +289,11 @@ fn render_object(call: &Call, code: u16, payload: &Payload) -> Result<Response, 
             let mut table =
                 to_table(&[payload.value()], &call.resource, include_object(call)?, true, call.server.now());
             name_table(&mut table, version);
-            table["metadata"]["resourceVersion"] =
-                crate::meta::metadata_text(payload.value(), "resourceVersion").into();
+            // What a dry run made has no version.
+            let version = crate::meta::metadata_text(payload.value(), "resourceVersion");
+            if !version.is_empty() {
+                table["metadata"]["resourceVersion"] = version.into();
+            }
             Ok(document_response(code, call.output.encoding, encode_json(&table), &table))
         }
     }

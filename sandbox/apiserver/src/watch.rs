@@ -86,7 +86,8 @@ pub fn watch_objects(call: &Call) -> Result<Reply, Status> {
             stream.waits_for = Some((version, now + FRESHNESS_WAIT));
         }
         (Some(objects), _) => stream.start_with(objects),
-        (None, version) => stream.cursor = version.unwrap_or(current),
+        // Without initial events, version 0 is the newest one.
+        (None, version) => stream.cursor = version.filter(|version| *version != 0).unwrap_or(current),
     }
     let body = futures::stream::unfold(stream, |mut stream| async move {
         let frame = stream.next().await?;

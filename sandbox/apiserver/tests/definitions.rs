@@ -267,3 +267,15 @@ async fn a_replacement_needs_a_name() {
     let (code, status) = send(&router, "PUT", things, json!({})).await;
     assert_eq!((code, status["message"].as_str()), (400, Some("name must be provided")));
 }
+
+#[tokio::test]
+async fn a_custom_object_is_no_list_of_metadata() {
+    let router = ApiServer::new(Options::default()).router();
+    assert_eq!(send(&router, "POST", DEFINITIONS, definition("firsts", "Thing", &[], "true")).await.0, 201);
+    let things = "/apis/names.test/v1/namespaces/default/firsts";
+    let thing = json!({"apiVersion": "names.test/v1", "kind": "Thing", "metadata": {"name": "t"}});
+    assert_eq!(send(&router, "POST", things, thing).await.0, 201);
+    let headers = [("accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")];
+    let (code, status, _) = client::send_with(&router, "GET", &format!("{things}/t"), &headers, Value::Null).await;
+    assert_eq!((code, status["message"].as_str()), (500, Some("content is not a list")));
+}

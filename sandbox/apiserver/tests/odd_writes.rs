@@ -125,3 +125,25 @@ async fn nobody_owns_the_replicas_of_a_scale_of_none() {
         assert_eq!((&found["spec"]["replicas"], owns), (&json!(replicas), owned));
     }
 }
+
+#[tokio::test]
+async fn a_table_of_what_a_dry_run_made_has_no_version() {
+    let router = start();
+    let headers = [("content-type", "application/json"), ("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+    for (path, version) in [(format!("{MAPS}?dryRun=All"), false), (MAPS.to_owned(), true)] {
+        let (code, table, _) = client::send_with(&router, "POST", &path, &headers, map(json!({"name": "m"}))).await;
+        assert_eq!((code, table["metadata"].get("resourceVersion").is_some()), (201, version));
+    }
+}
+
+#[tokio::test]
+async fn a_watch_from_any_version_without_initial_events_is_silent() {
+    let router = start();
+    assert_eq!(send(&router, "POST", MAPS, map(json!({"name": "m"}))).await.0, 201);
+    let asked = "watch=true&timeoutSeconds=1&resourceVersion=0&resourceVersionMatch=NotOlderThan";
+    for (initial, silent) in [("false", true), ("true", false)] {
+        let path = format!("{MAPS}?{asked}&sendInitialEvents={initial}");
+        let (code, events) = send(&router, "GET", &path, Value::Null).await;
+        assert_eq!((code, events.is_null()), (200, silent));
+    }
+}
