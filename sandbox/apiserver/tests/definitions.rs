@@ -279,3 +279,33 @@ async fn a_custom_object_is_no_list_of_metadata() {
     let (code, status, _) = client::send_with(&router, "GET", &format!("{things}/t"), &headers, Value::Null).await;
     assert_eq!((code, status["message"].as_str()), (500, Some("content is not a list")));
 }
+
+#[tokio::test]
+async fn an_apply_is_of_its_type_in_the_status_too_and_nobody_owns_one_before() {
+    let router = ApiServer::new(Options::default()).router();
+    let mut made = versioned(&[("v1", "a")]);
+    let version = &mut made["spec"]["versions"][0];
+    version["subresources"] = json!({"status": {}});
+    let phase = json!({"type": "object", "properties": {"phase": {"type": "string"}}});
+    version["schema"]["openAPIV3Schema"]["properties"]["status"] = phase;
+    assert_eq!(send(&router, "POST", DEFINITIONS, made).await.0, 201);
+    let things = "/apis/versions.test/v1/things";
+    let thing = json!({"apiVersion": "versions.test/v1", "kind": "Thing", "metadata": {"name": "t"}});
+    assert_eq!(send(&router, "POST", things, thing.clone()).await.0, 201);
+    let status = json!({"status": {"phase": "x"}});
+    assert_eq!(send(&router, "PATCH", &format!("{things}/t/status"), status).await.0, 200);
+    let apply = async |more: Value| {
+        let mut body = thing.clone();
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let headers = [("content-type", "application/apply-patch+yaml")];
+        let path = format!("{things}/t?fieldManager=m");
+        let (code, answer, _) = client::send_with(&router, "PATCH", &path, &headers, body).await;
+        (code, answer)
+    };
+    let (code, applied) = apply(json!({})).await;
+    assert_eq!((code, applied["metadata"].get("managedFields")), (200, None));
+    let (code, refused) = apply(json!({"status": {"bogus": 1}})).await;
+    let why = "failed to create typed patch object (/t; versions.test/v1, Kind=Thing): .status.bogus: field not \
+               declared in schema";
+    assert_eq!((code, refused["message"].as_str()), (500, Some(why)));
+}

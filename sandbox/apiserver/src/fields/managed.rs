@@ -98,8 +98,8 @@ pub fn write_managed(object: &mut Value, managed: &Managed) {
     metadata.insert("managedFields".to_owned(), Value::Array(list));
 }
 
-/// Nobody owns the field at the path of a scale any more.
-pub fn disown(object: &mut Value, path: &str) {
+/// Takes the field at a dotted path from the manager, or from everybody.
+pub fn disown(object: &mut Value, path: &str, manager: Option<&str>) {
     fn remove(set: &mut Value, path: &[&str]) {
         let (Some(map), Some((first, rest))) = (set.as_object_mut(), path.split_first()) else { return };
         let key = format!("f:{first}");
@@ -111,9 +111,14 @@ pub fn disown(object: &mut Value, path: &str) {
         }
     }
     let path: Vec<&str> = path.trim_start_matches('.').split('.').collect();
-    let Some(entries) = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut) else { return };
-    entries.iter_mut().for_each(|entry| remove(&mut entry["fieldsV1"], &path));
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    let Some(entries) = metadata.get_mut("managedFields").and_then(Value::as_array_mut) else { return };
+    let concerned = entries.iter_mut().filter(|entry| manager.is_none_or(|manager| entry["manager"] == manager));
+    concerned.for_each(|entry| remove(&mut entry["fieldsV1"], &path));
     entries.retain(|entry| entry["fieldsV1"].as_object().is_none_or(|set| !set.is_empty()));
+    if entries.is_empty() {
+        metadata.remove("managedFields");
+    }
 }
 
 fn encode_entry(manager: &Manager, owned: &Owned) -> Value {

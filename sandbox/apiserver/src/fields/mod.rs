@@ -18,6 +18,9 @@ use self::set::{Set, path_text};
 use self::typed::Type;
 use crate::schema::TypeSchema;
 
+/// Owns what an object had that nobody owned.
+pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
 /// Who writes, through which subresource (empty for the main resource), in which API version, and when
 /// (RFC 3339 in UTC, whole seconds).
 #[derive(Clone, Copy, Debug)]
@@ -67,18 +70,15 @@ pub fn apply(
     if applied.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
         return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
     }
+    check_applied(applied, schema)?;
     let ty = Type::root(schema.node());
-    let problems = typed::find_problems(applied, ty);
-    if !problems.is_empty() {
-        return Err(ApplyError::Internal(untyped(applied, &problems)));
-    }
     let empty = empty_object(schema, applied);
     let live = live.map_or_else(|| empty.clone(), without_managed);
     let mut managed = managed_of(&live.1);
     let live = live.0;
     if managed.is_empty() {
         let earlier = Manager {
-            name: "before-first-apply".to_owned(),
+            name: BEFORE_FIRST_APPLY.to_owned(),
             applies: false,
             version: writer.api_version.to_owned(),
             subresource: writer.subresource.to_owned(),
@@ -110,6 +110,12 @@ pub fn apply(
     }
     managed::write_managed(&mut next, &managed);
     Ok(next)
+}
+
+/// What is applied must be of its type, also in the parts that the applier does not get to write.
+pub fn check_applied(applied: &Value, schema: &TypeSchema) -> Result<(), ApplyError> {
+    let problems = typed::find_problems(applied, Type::root(schema.node()));
+    if problems.is_empty() { Ok(()) } else { Err(ApplyError::Internal(untyped(applied, &problems))) }
 }
 
 /// The object after a policy laid `over` over it. Nobody owns what it sets (`policy/mutating/patch/smd.go`).

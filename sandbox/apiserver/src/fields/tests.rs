@@ -141,6 +141,11 @@ fn an_applied_object_must_fit_its_type() {
         text(json!({"code": 1})),
         format!("{head}.spec.code: expected string, got &value.valueUnstructured{{Value:1}}")
     );
+    let nested = "map[string]interface {}{\"a\":[]interface {}{interface {}(nil), 1.5}}";
+    assert_eq!(
+        text(json!({"code": {"a": [null, 1.5]}})),
+        format!("{head}.spec.code: expected string, got &value.valueUnstructured{{Value:{nested}}}")
+    );
     let with_entries = json!({"metadata": {"name": "a", "managedFields": []}});
     let error = apply(None, &with_entries, &writer("one", "t"), false, &widget()).unwrap_err();
     assert!(matches!(error, ApplyError::BadRequest(_)));

@@ -265,8 +265,24 @@ fn check_list(items: &[Value], ty: Type<'_>, path: &str, out: &mut Vec<String>) 
     }
 }
 
+/// A value as `%#v` prints it.
+fn go_syntax(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(go_syntax).collect();
+            format!("[]interface {{}}{{{}}}", items.join(", "))
+        }
+        Value::Object(map) => {
+            let members: Vec<String> = map.iter().map(|(key, value)| format!("{key:?}:{}", go_syntax(value))).collect();
+            format!("map[string]interface {{}}{{{}}}", members.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
 fn scalar_problem(value: &Value, node: &Node) -> Option<String> {
-    let go = |value: &Value| format!("&value.valueUnstructured{{Value:{value}}}");
+    let go = |value: &Value| format!("&value.valueUnstructured{{Value:{}}}", go_syntax(value));
     let type_name = match value {
         Value::Null => return None,
         Value::Bool(_) => "bool",

@@ -204,7 +204,7 @@ fn is_request_uri(text: &str) -> bool {
 }
 
 fn is_base64(text: &str) -> bool {
-    text.is_empty() || base64::engine::general_purpose::STANDARD.decode(text).is_ok()
+    !text.is_empty() && base64::engine::general_purpose::STANDARD.decode(text).is_ok()
 }
 
 fn is_date(text: &str) -> bool {
@@ -320,7 +320,7 @@ mod tests {
             ("ipv4", &["10.0.0.1", "010.0.0.1"], &["300.1.1.1", "::1", "1.2.3"]),
             ("ipv6", &["::1", "2001:db8::1"], &["10.0.0.1", ":::"]),
             ("cidr", &["10.0.0.0/8", "::/0"], &["10.0.0.0", "10.0.0.0/33"]),
-            ("byte", &["", "aGk="], &["***", "a"]),
+            ("byte", &["aGk="], &["", "***", "a"]),
             ("uuid", &["11111111-2222-3333-4444-555555555555"], &["x"]),
             ("uuid4", &["11111111-2222-4333-8444-555555555555"], &["11111111-2222-3333-4444-555555555555"]),
             ("duration", &["5m", "1h30m", "P1D", "5 minutes", "-1.5h"], &["5x", "", "five"]),

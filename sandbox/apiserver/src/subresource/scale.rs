@@ -197,7 +197,7 @@ pub async fn serve_scale(call: &mut Call) -> Result<Reply, Status> {
         let mut object = set_scale(call, &paths, live, &after)?;
         if replicas_of(&after) == 0 {
             // A scale of none has no number in it, and so nobody owns the replicas any more.
-            crate::fields::disown(&mut object, &paths.spec_replicas);
+            crate::fields::disown(&mut object, &paths.spec_replicas, None);
         }
         Ok(object)
     };

@@ -214,6 +214,7 @@ pub(super) fn apply_configuration(
     let api_version = call.resource.api_version();
     let writer = Writer { manager: &manager, subresource: part.name(), api_version: &api_version, now: &now };
     let mut applied = applied.clone();
+    crate::fields::check_applied(&applied, &call.resource.schema).map_err(apply_status)?;
     strategy::strip_for_part(&call.resource, part, &mut applied);
     let schema_of = |version: &str| call.resource.schema_of(version);
     let lost = |value: &Value, but: Option<bool>| {
@@ -238,7 +239,11 @@ pub(super) fn apply_configuration(
         };
         return Err(Status::unknown(format!("{stage}: {problem}")));
     }
-    let next = applied_to(options.force.unwrap_or(false)).map_err(apply_status)?;
+    let mut next = applied_to(options.force.unwrap_or(false)).map_err(apply_status)?;
+    // What an update resets is of no owner before, either.
+    if part == Part::Whole && call.resource.rules.separate_status && entries.is_none() {
+        crate::fields::disown(&mut next, "status", Some(crate::fields::BEFORE_FIRST_APPLY));
+    }
     // An apply to an object that is there need not name it.
     check_name(call, &next)?;
     let namespace = meta::metadata_text(&next, "namespace");
