@@ -192,7 +192,7 @@ impl Binding {
             failed_copies: list_failed_copies(view),
             ended_in: list_completed_copies(view),
             ended_everywhere: have_all_copies_ended(view),
-            ended_pods: EndedPods::count(view),
+            ended_pods: EndedPods::count(view, view.admission().as_ref()),
             failure: read_failure(view).map(Arc::new),
             has_copies: view.status.is_some_and(|status| !status.aggregated_status.is_empty()),
             orphan_copies: list_orphan_copies(view),

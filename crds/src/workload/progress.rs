@@ -75,13 +75,17 @@ pub fn has_copy_begun(kind: WorkloadKind, status: &Value) -> bool {
     progress.ended.is_some() || [progress.running, progress.succeeded, progress.failed].iter().any(|pods| *pods > 0)
 }
 
-/// Pods that one cluster's copy says in its status have ended, by task. It is what that cluster adds to
-/// [`Progress::finished`] at most; kinds whose pods hold their quota until the end say nothing.
+/// Pods that one cluster's copy, which goes on and was given so many, says in its status have ended, by task. It is what
+/// that cluster adds to [`Progress::finished`] at most; kinds whose pods hold their quota until the end say nothing. Of
+/// a batch Job it is what succeeded, and does not run any more: it may count more completions than it has pods.
 #[must_use]
-pub fn read_ended_pods(kind: WorkloadKind, status: &Value) -> BTreeMap<TaskName, u32> {
+pub fn read_ended_pods(kind: WorkloadKind, status: &Value, replicas: u32) -> BTreeMap<TaskName, u32> {
     match kind {
         WorkloadKind::VolcanoJob => count_ended_pods(status).collect(),
-        WorkloadKind::BatchJob => map_to_sole_task(read_number(&status["succeeded"])),
+        WorkloadKind::BatchJob => {
+            let gone = replicas.saturating_sub(read_number(&status["active"]));
+            map_to_sole_task(gone.min(read_number(&status["succeeded"])))
+        }
         _ => BTreeMap::new(),
     }
 }

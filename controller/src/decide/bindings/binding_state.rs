@@ -99,7 +99,8 @@ pub fn assess_binding(
         clusters: &binding.clusters,
         plan: binding.plan.as_deref(),
         finished_pods: workload
-            .map(|workload| binding.ended_pods.confirm(&workload.progress.finished))
+            .zip(gang)
+            .map(|(workload, gang)| binding.ended_pods.confirm(&workload.progress.finished, gang))
             .unwrap_or_default(),
         ended: binding.ended_everywhere && workload.is_some_and(|workload| workload.progress.ended.is_some()),
         ceiling: context.ceiling,
