@@ -5,7 +5,8 @@
 //!    nodes, whether or not we would have admitted it.
 //! 2. What has no clusters counts as gated: a suspension of scheduling is the other scheduler's own queue.
 //! 3. What is told with clusters when it is first seen is decided on once as if it had none. The other scheduler was
-//!    faster than the watch. So is what is placed in the first moments, before it is known what clusters have.
+//!    faster than the watch. What is placed in the first moments, before each ready cluster was heard of, is compared
+//!    with nothing, as what was placed before.
 //! 4. What would be released gets its record here alone, and is charged by it from then on. What was placed before the
 //!    shadow began has none, so that it is never evicted, as after an adoption.
 //! 5. Of evictions one attempt is told for each job. None is carried out, so the job goes on waiting, and its victims
@@ -38,7 +39,7 @@ use crate::{
 const EVICTION_COUNTS: SignedDuration = SignedDuration::from_secs(5);
 /// How long a binding that was placed before it was seen waits for its workload to be told.
 const WAITS_FOR_WORKLOAD: SignedDuration = SignedDuration::from_secs(5);
-/// How long after the shadow began it is waited for what clusters have.
+/// How long after the host was listed it is waited for word of clusters.
 const WAITS_FOR_CAPACITY: SignedDuration = SignedDuration::from_secs(30);
 
 /// Something that a person would ask about.
@@ -60,19 +61,29 @@ struct Granted {
     turn: u32,
 }
 
+/// What the first decision waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beginning {
+    /// What the host has.
+    Lists,
+    /// Word of each ready cluster, until then at most.
+    Clusters(Timestamp),
+    /// Nothing.
+    Over,
+}
+
 /// What is known of both schedulers' jobs.
 #[derive(Debug)]
 pub(crate) struct Shadow {
     since: Timestamp,
-    /// Until then nothing is decided while nothing was heard of some ready cluster.
-    waits_for_capacity: Option<Timestamp>,
+    beginning: Beginning,
     totals: Totals,
     granted: BTreeMap<JobId, Granted>,
     /// All bindings that are known: those that were placed when the shadow began are followed no further.
     known: BTreeMap<JobId, Option<ShadowJob>>,
     /// Those without clusters.
     unplaced: BTreeSet<Key>,
-    /// Placed before they could be decided on: as they are, and since when they are told without their clusters.
+    /// Placed when they were first seen: as they are, and since when they are told without their clusters.
     held: BTreeMap<JobId, (Timestamp, Box<Binding>)>,
     /// Jobs that are gone.
     gone: VecDeque<ShadowJob>,
@@ -93,7 +104,7 @@ impl Shadow {
         let (gone, waited): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.placed.is_some());
         Self {
             since,
-            waits_for_capacity: Some(add_wait(now, WAITS_FOR_CAPACITY)),
+            beginning: Beginning::Lists,
             totals,
             granted: BTreeMap::new(),
             known: BTreeMap::new(),
@@ -141,16 +152,18 @@ impl Shadow {
             return controller.objects.bindings.get(&held.key).map(|reported| Binding::clone(reported));
         }
         let is_placed = !binding.clusters.is_empty();
-        let is_new = !self.known.contains_key(&binding.id);
-        if is_new {
+        if is_placed && self.beginning != Beginning::Over {
+            self.unplaced.remove(&binding.key);
             self.known.insert(binding.id.clone(), None);
         }
-        let is_too_early = is_new || (self.waits_for_capacity.is_some() && self.unplaced.contains(&binding.key));
-        if is_placed && self.is_listed && is_too_early {
-            let reported = Binding { clusters: Vec::new(), ..binding.clone() };
-            self.held.insert(binding.id.clone(), (now, Box::new(binding)));
-            self.unplaced.insert(reported.key.clone());
-            return Some(self.apply_shadow_grant(reported));
+        if !self.known.contains_key(&binding.id) {
+            self.known.insert(binding.id.clone(), None);
+            if is_placed && self.is_listed {
+                let reported = Binding { clusters: Vec::new(), ..binding.clone() };
+                self.held.insert(binding.id.clone(), (now, Box::new(binding)));
+                self.unplaced.insert(reported.key.clone());
+                return Some(self.apply_shadow_grant(reported));
+            }
         }
         if is_placed {
             self.compare_placement(controller, &binding, now);
@@ -307,14 +320,17 @@ impl Shadow {
         }
     }
 
-    /// Whether nothing can be decided yet, since it is not known what clusters have.
-    fn waits_for_capacity(&mut self, controller: &Controller, now: Timestamp) -> bool {
-        let Some(until) = self.waits_for_capacity else { return false };
-        let mut silent = controller.capacity.fleet().list_clusters_not_reported_yet();
-        if now >= until || silent.next().is_none() {
-            self.waits_for_capacity = None;
+    /// Until when nothing is decided, since some ready cluster was not heard of yet.
+    fn wait_for_clusters(&mut self, controller: &Controller, now: Timestamp) -> Option<Timestamp> {
+        if self.beginning == Beginning::Lists {
+            self.beginning = Beginning::Clusters(add_wait(now, WAITS_FOR_CAPACITY));
         }
-        self.waits_for_capacity.is_some()
+        let Beginning::Clusters(until) = self.beginning else { return None };
+        if now >= until || controller.capacity.fleet().list_clusters_not_reported_yet().next().is_none() {
+            self.beginning = Beginning::Over;
+            return None;
+        }
+        Some(until)
     }
 
     fn next_due(&self) -> Option<Timestamp> {
@@ -354,8 +370,8 @@ pub(crate) fn decide_in_shadow(
     if !controller.is_complete() {
         return (mem::take(&mut shadow.notes), None);
     }
-    if shadow.waits_for_capacity(controller, now) {
-        return (mem::take(&mut shadow.notes), shadow.waits_for_capacity);
+    if let Some(until) = shadow.wait_for_clusters(controller, now) {
+        return (mem::take(&mut shadow.notes), Some(until));
     }
     shadow.cancel_evictions(controller, now);
     let mut decisions = Decisions::default();
@@ -364,7 +380,8 @@ pub(crate) fn decide_in_shadow(
     controller.release_jobs(&mut decisions);
     controller.preempt_jobs(&mut decisions);
     controller.take_deferred_decisions();
-    let goes_on = decisions.releases > 0;
+    let is_unfinished = decisions.is_unfinished;
+    let goes_on = is_unfinished || decisions.releases > 0;
     for decision in decisions.writes {
         match decision {
             Decision::Release { key, admission, .. } | Decision::Resize { key, admission, .. } => {
@@ -379,7 +396,10 @@ pub(crate) fn decide_in_shadow(
         }
     }
     let held = shadow.held.len();
-    shadow.release_held_bindings(controller, now);
+    // Who was not looked at yet is not compared.
+    if !is_unfinished {
+        shadow.release_held_bindings(controller, now);
+    }
     let goes_on = goes_on || shadow.held.len() < held;
     let next =
         if goes_on { Some(now) } else { controller.next_due_in_shadow().into_iter().chain(shadow.next_due()).min() };
