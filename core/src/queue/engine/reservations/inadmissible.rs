@@ -51,9 +51,10 @@ impl Engine {
         }
         let firsts = self.rank_reservation_candidates(id.queue, shape);
         let may_reserve = matches!(id.cause, ReservationCause::Quota(..)) && self.reservations.get(id).is_none() && {
-            let preempts = self.find_pending_preemptor().is_some_and(|(_, at, of)| (at, of) == (id.queue, shape));
-            let mut candidates = firsts.iter().filter(|(ripe, _)| preempts || *ripe <= self.now);
-            candidates.any(|(_, rank)| self.could_ever_start(id.queue, shape, rank.id.as_str()))
+            let preemptor = self.find_pending_preemptor().filter(|(_, at, of)| (*at, *of) == (id.queue, shape));
+            let due = firsts.iter().filter(|(ripe, _)| *ripe <= self.now).map(|(_, rank)| rank);
+            let mut candidates = preemptor.iter().map(|(rank, ..)| rank).chain(due);
+            candidates.any(|rank| self.could_ever_start(id.queue, shape, rank.id.as_str()))
         };
         self.reservations.set_blocked_shape(id, shape, firsts, self.now);
         if may_reserve {
