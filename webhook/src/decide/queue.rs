@@ -103,9 +103,11 @@ fn is_forced(request: &ReviewRequest<'_, Value>) -> bool {
     annotations.is_some_and(|annotations| annotations[FORCE_DELETE] == "true")
 }
 
-/// A kind whose workloads were not listed yet. Of those that the host lacks there are none, and that is known.
+/// A kind that was not listed yet: of workloads, or the bindings that say what of them has pods. Of those that the host
+/// lacks there are none, and that is known.
 fn find_unlisted(cache: &Cache) -> Option<&'static str> {
-    WorkloadKind::ALL.into_iter().map(WorkloadKind::title).find(|title| !cache.listed.contains(title))
+    let kinds = WorkloadKind::ALL.into_iter().map(WorkloadKind::title).chain(["ResourceBinding"]);
+    kinds.into_iter().find(|title| !cache.listed.contains(title))
 }
 
 fn describe_unlisted(title: &str) -> String {
@@ -268,6 +270,7 @@ mod tests {
     fn list_nothing() -> Cache {
         let mut cache = Cache::default();
         cache.listed = WorkloadKind::ALL.map(WorkloadKind::title).into();
+        cache.listed.insert("ResourceBinding");
         cache
     }
 
@@ -282,6 +285,12 @@ mod tests {
             ..request("DELETE", queue.clone())
         };
         assert_eq!(judge_queue(&delete(&queue), &cache), Verdict::UNCHANGED);
+        cache.listed.remove("ResourceBinding");
+        assert!(
+            matches!(judge_queue(&delete(&queue), &cache), Verdict::Undecided(_)),
+            "a service of no replicas may have pods"
+        );
+        cache.listed.insert("ResourceBinding");
         cache.listed.remove(WorkloadKind::TfJob.title());
         let Verdict::Undecided(why) = judge_queue(&delete(&queue), &cache) else { panic!() };
         assert!(why.contains("since this webhook started, TFJobs were not listed"), "{why}");
