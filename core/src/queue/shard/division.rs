@@ -123,13 +123,13 @@ fn divide_resource(resource: &ResourceName, whole: Quantity, shards: &[Shard]) -
 
 /// The free nodes of one cluster. Those that have some of the same resources are together, so that each that is handed
 /// out costs what there are kinds of nodes and not nodes.
-struct FreeNodes<'a> {
+struct UnleasedNodes<'a> {
     cluster: &'a ClusterName,
     /// By what they have, with their places among all of the cluster.
     by_resources: BTreeMap<Vec<&'a ResourceName>, VecDeque<(usize, &'a SharedNode)>>,
 }
 
-impl<'a> FreeNodes<'a> {
+impl<'a> UnleasedNodes<'a> {
     fn new(cluster: &'a SharedCluster<'_>, now: EpochSeconds) -> Self {
         let mut by_resources: BTreeMap<_, VecDeque<_>> = BTreeMap::new();
         for (at, node) in cluster.nodes.iter().enumerate() {
@@ -212,7 +212,8 @@ impl<'a> Slices<'a> {
         clusters: &'a [SharedCluster<'_>],
         until: EpochSeconds,
     ) -> BTreeMap<ClusterName, Vec<LeaseChange>> {
-        let mut free: Vec<FreeNodes<'a>> = clusters.iter().map(|cluster| FreeNodes::new(cluster, self.now)).collect();
+        let mut free: Vec<UnleasedNodes<'a>> =
+            clusters.iter().map(|cluster| UnleasedNodes::new(cluster, self.now)).collect();
         let mut changes: BTreeMap<ClusterName, Vec<LeaseChange>> = BTreeMap::new();
         let mut open: BTreeSet<usize> = (0..self.shards.len()).collect();
         while let Some(shard) = open.iter().copied().min_by_key(|shard| (self.compute_level(*shard), *shard)) {
@@ -228,9 +229,9 @@ impl<'a> Slices<'a> {
     }
 
     /// The free node that helps a shard: in the cluster where it has most nodes, else where most are free that help.
-    fn take_node_for(&self, shard: usize, free: &mut [FreeNodes<'a>]) -> Option<(&'a ClusterName, &'a SharedNode)> {
+    fn take_node_for(&self, shard: usize, free: &mut [UnleasedNodes<'a>]) -> Option<(&'a ClusterName, &'a SharedNode)> {
         let short = self.list_short(shard);
-        let rank = |nodes: &FreeNodes<'a>| {
+        let rank = |nodes: &UnleasedNodes<'a>| {
             let own = self.nodes.get(nodes.cluster).map_or(0, |of_shards| of_shards[shard].len());
             Some((own, nodes.count_with_any(&short)?))
         };
