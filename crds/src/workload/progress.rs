@@ -75,9 +75,9 @@ pub fn has_copy_begun(kind: WorkloadKind, status: &Value) -> bool {
     progress.ended.is_some() || [progress.running, progress.succeeded, progress.failed].iter().any(|pods| *pods > 0)
 }
 
-/// Pods that one cluster's copy, which goes on and was given so many, says in its status have ended, by task. It is what
-/// that cluster adds to [`Progress::finished`] at most; kinds whose pods hold their quota until the end say nothing. Of
-/// a batch Job it is what succeeded, and does not run any more: it may count more completions than it has pods.
+/// Pods that one cluster's copy, which goes on and was given so many, says in its status have ended, by task. It is
+/// what that cluster adds to [`Progress::finished`] at most; kinds whose pods hold their quota until the end say
+/// nothing. Of a batch Job it is what succeeded, and does not run any more: it may count more completions than pods.
 #[must_use]
 pub fn read_ended_pods(kind: WorkloadKind, status: &Value, replicas: u32) -> BTreeMap<TaskName, u32> {
     match kind {
