@@ -92,6 +92,9 @@ pub struct FleetPart {
     pub whole: Resources,
 }
 
+/// One of the two.
+type PartOf = fn(&FleetPart) -> &Resources;
+
 /// What each shard is to have of the fleet, in the order of the shards.
 #[must_use]
 pub fn divide_fleet(fleet: &Resources, shards: &[Shard]) -> Vec<FleetPart> {
@@ -247,8 +250,11 @@ impl<'a> Slices<'a> {
         clusters: &'c [SharedCluster<'c>],
     ) -> Vec<(&'c SharedCluster<'c>, QueueName, Resources)> {
         let mut asked = BTreeMap::new();
-        self.ask_for_lacking(|part| &part.entitled, clusters, &mut asked);
-        self.ask_for_lacking(|part| &part.whole, clusters, &mut asked);
+        let (entitled, whole): (PartOf, PartOf) = (|part| &part.entitled, |part| &part.whole);
+        // Of who has more than its own first: who gives of that would lack it, and ask others in turn.
+        self.ask_for_lacking(entitled, whole, clusters, &mut asked);
+        self.ask_for_lacking(entitled, entitled, clusters, &mut asked);
+        self.ask_for_lacking(whole, whole, clusters, &mut asked);
         let mut all = Vec::new();
         for (shard, cluster) in (0..self.shards.len()).flat_map(|shard| clusters.iter().map(move |one| (shard, one))) {
             let amount = asked.remove(&(shard, &cluster.name)).unwrap_or_default();
@@ -257,15 +263,16 @@ impl<'a> Slices<'a> {
         all
     }
 
-    /// Asks for nodes that shards can spare, as long as others lack some of it, from who has most beyond its own, and
-    /// those nodes first that nothing runs on.
+    /// As long as shards lack some of this part, asks for nodes of those who keep their own part of that kind without
+    /// them: of who has most beyond its own, and those nodes first that nothing runs on.
     fn ask_for_lacking<'c>(
         &mut self,
-        own: impl Fn(&FleetPart) -> &Resources,
+        lack: PartOf,
+        keep: PartOf,
         clusters: &'c [SharedCluster<'c>],
         asked: &mut BTreeMap<(usize, &'c ClusterName), Resources>,
     ) {
-        let mut lacking = self.sum_lacking(&own);
+        let mut lacking = self.sum_lacking(lack);
         // What comes back for the one lack is there for the other.
         asked.values().for_each(|amount| lacking.saturating_sub(amount));
         let mut by_level: Vec<usize> = (0..self.shards.len()).collect();
@@ -275,7 +282,7 @@ impl<'a> Slices<'a> {
                 let is_lacking = lacking
                     .iter()
                     .any(|(name, amount)| !amount.is_zero() && !node.allocatable.get(name.as_str()).is_zero());
-                if is_lacking && self.can_spare(shard, own(&self.parts[shard]), node) {
+                if is_lacking && self.can_spare(shard, keep(&self.parts[shard]), node) {
                     lacking.saturating_sub(&node.allocatable);
                     self.held[shard].saturating_sub(&node.allocatable);
                     asked.entry((shard, cluster)).or_default().add(&node.allocatable);
@@ -286,10 +293,10 @@ impl<'a> Slices<'a> {
     }
 
     /// What shards have too little of, all together.
-    fn sum_lacking(&self, own: impl Fn(&FleetPart) -> &Resources) -> Resources {
+    fn sum_lacking(&self, lack: PartOf) -> Resources {
         let mut lacking = Resources::new();
         for (part, held) in self.parts.iter().zip(&self.held) {
-            let mut short = own(part).clone();
+            let mut short = lack(part).clone();
             short.saturating_sub(held);
             lacking.add(&short);
         }

@@ -80,6 +80,15 @@ fn what_is_lent_is_asked_back_when_its_owner_wants_it_and_not_before() {
     assert_eq!(divide(&[a, a], &[], &[shard("a", 1, [0, 20, 20, 20]), shard("b", 1, [0, 0, 20, 20])]), []);
 }
 
+/// It was asked for all that it is not entitled to, and lacked its own then, for which another one was asked.
+#[test]
+fn what_is_beyond_a_shards_own_is_asked_back_before_what_it_is_not_entitled_to() {
+    let holders = [Some("a"), Some("a"), Some("a"), Some("c"), Some("a"), Some("c")];
+    let shards = [shard("a", 1, [0, 0, 10, 1]), shard("b", 1, [0, 40, 0, 40]), shard("c", 1, [0, 0, 10, 2])];
+    let asked = |shard: &str, cpu| LeaseChange::AskBack(shard.into(), cpus(cpu));
+    assert_eq!(divide(&holders, &[], &shards), [asked("a", 30), asked("c", 10)]);
+}
+
 #[test]
 fn who_wants_it_no_longer_asks_for_nothing() {
     let a = Some("a");
